@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs as their tools tell of them: readings, what a hardware profile expects, and checks of the one by the other."""
+"""GPUs as their tools report them: readings, the expectations of a hardware profile, and the checks between them."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a target's kernel knows of its GPUs, whatever their driver answers: the PCI bus, the driver's list, modules.
+"""What a target's kernel knows of its GPUs, even if the driver does not answer: PCI bus, driver's list, modules.
 
-Read from files, as tools print them, so that no tool need be installed.
+Read from files and formatted as the tools print it, so that no tool need be installed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ PROC_GPUS = "proc/driver/nvidia/gpus"
 MODULES = "proc/modules"
 _NVIDIA = "10de"
 _KEPT = 5
-"""Columns of /proc/modules before the address, which is nobody's business."""
+"""Columns of /proc/modules before the address, which is left out."""
 
 Asked = tuple[str, int, str, str]
-"""The command as a line, what it returned, its words, and why there are none."""
+"""The command line, its return code, its output, and why there is none."""
 
 
 def pci_listing(root: str) -> Asked:
-    """NVIDIA's devices on the PCI bus as `lspci -D -n` prints them, and how many devices there are in all."""
+    """List NVIDIA's PCI devices as `lspci -D -n` prints them, and state how many devices there are in all."""
     command, folder = "lspci -D -n -d 10de:", os.path.join(root, PCI)
     try:
         devices = sorted(os.listdir(folder))
@@ -41,7 +41,7 @@ def _line(folder: str, device: str) -> str:
 
 
 def _word(folder: str, device: str, name: str) -> str:
-    """A number of a device without its 0x."""
+    """Read a numeric attribute of a device, without its 0x prefix."""
     try:
         with open(os.path.join(folder, device, name), encoding="ascii", errors="replace") as stream:
             return stream.read(64).strip().lower().removeprefix("0x")
@@ -50,7 +50,7 @@ def _word(folder: str, device: str, name: str) -> str:
 
 
 def driver_gpus(root: str) -> Asked:
-    """What the loaded driver says of each GPU it has, one after the other."""
+    """Return what the loaded driver reports about each of its GPUs, one after the other."""
     command, folder = f"cat /{PROC_GPUS}/*/information", os.path.join(root, PROC_GPUS)
     texts = []
     try:
@@ -63,7 +63,7 @@ def driver_gpus(root: str) -> Asked:
 
 
 def loaded_modules(root: str) -> Asked:
-    """The kernel and its modules, as `uname -sr` and `lsmod` have them."""
+    """Return the kernel and its modules, as `uname -sr` and `lsmod` print them."""
     command = f"uname -sr; cat /{MODULES}"
     try:
         with open(os.path.join(root, MODULES), encoding="utf-8", errors="replace") as stream:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture cut into the outputs of the tools that printed it, each with its kind and its host."""
+"""Splits a capture into the outputs of the tools that printed it, each with its kind and its host."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..parsers.captures import by_host, capture_lines, is_prompt
 from .kinds import kind_of_command, kind_of_file, kind_of_text, opening
 
 JOINED = frozenset({"ibstat", "ibdev2netdev", "rdma-link", "ethtool"})
-"""Kinds that are asked once a port: all of them together are one reading."""
+"""Kinds that are queried once per port: all of their outputs together form one reading."""
 
 OTHER = "other"
-"""Output of nvidia-smi that no parser is for: it may look like one that is known, and mean something else."""
+"""Output of nvidia-smi that no parser handles: it may look like a known kind, and mean something else."""
 
 _COMMENT = re.compile(r"^#\s*(?:source|from|host)\s*:", re.IGNORECASE)
 _SHOWN = re.compile(r"^(?:[^\n]{0,120}?[$#%>\u276f\u279c+]\s+)(?P<command>\S.*)$")
@@ -26,7 +26,7 @@ _STATUS = re.compile(r"^\s*rc\s*=\s*-?\d+\s*$")
 
 @dataclass
 class Part:
-    """Lines of one tool; the command that printed them is among them, as a hint for the parser."""
+    """The output of one tool, including the command line that printed it, as a hint for the parser."""
 
     kind: str
     host: str
@@ -34,10 +34,10 @@ class Part:
 
 
 def parts(text: str, name: str = "", kind: str | None = None) -> list[Part]:
-    """The outputs that a text has in it; none where nothing in it is of a kind that is known.
+    """Split a text into the outputs it contains; the list is empty if none is of a known kind.
 
-    A kind that is named holds for the whole text. Without one the commands that are shown decide, then what the lines
-    say, and the file's name where neither tells.
+    A given kind holds for the whole text. Otherwise the commands shown decide, then the contents of the lines, and the
+    file's name if neither does.
     """
     hosts = by_host(text)
     named = [host for host in hosts if host]
@@ -50,7 +50,7 @@ def parts(text: str, name: str = "", kind: str | None = None) -> list[Part]:
 
 
 def is_comment(line: str) -> bool:
-    """Whether a line says where a capture comes from, and was not printed by the tool."""
+    """Whether a line names the capture's origin rather than being output of the tool."""
     return bool(_COMMENT.match(line.strip()))
 
 
@@ -70,12 +70,12 @@ def _host_parts(text: str, name: str, host: str) -> list[Part]:
     if not found:
         by_name = None if any(told == OTHER for _, told in cuts) else kind_of_file(name)
         return [Part(by_name, host, text)] if by_name else []
-    # The whole text, where it is all of one tool: its parser knows better than a cut what belongs to it.
+    # If one tool printed it all, keep the whole text: the parser knows better than a split what belongs to it.
     return [Part(found[0].kind, host, text)] if len({part.kind for part in found}) == 1 else found
 
 
 def _cuts(text: str) -> list[tuple[list[str], str | None]]:
-    """Runs of lines, each with the kind that its command line tells, else None."""
+    """Split a text into runs of lines, each with the kind given by its command line, or None."""
     cuts: list[tuple[list[str], str | None]] = [([], None)]
     inside: str | None = None
     for raw in capture_lines(text):
@@ -87,7 +87,7 @@ def _cuts(text: str) -> list[tuple[list[str], str | None]]:
             continue
         if begins and begins != inside:
             told = cuts[-1][1]
-            # The first lines after a command are its output, also where they look like another's.
+            # The first lines after a command are its output, even if they look like another tool's.
             if told is None or any(line.strip() for line in cuts[-1][0][1:]):
                 cuts.append(([], None))
                 inside = begins
@@ -96,7 +96,7 @@ def _cuts(text: str) -> list[tuple[list[str], str | None]]:
 
 
 def _command(line: str) -> str | None:
-    """The command on a line that a prompt begins, or that is a command and nothing else; None for other lines."""
+    """Return the command on a line that starts with a prompt or is a bare command; None for other lines."""
     plain = line.strip()
     if not plain or is_comment(plain):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CDI specification as nvidia-ctk writes it: which GPUs and which driver's libraries it hands to a container."""
+"""A CDI specification as nvidia-ctk writes it: which GPUs and which driver libraries it gives to a container."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 KIND = "nvidia.com/gpu"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 """Where runtimes look. A device that two files of one directory name is a conflict and resolves to nothing; one that
-files of both name is taken from the second."""
+files of both directories name is taken from the second.
+"""
 
 ENDINGS = (".json", ".yaml")
 _LIBRARY = "libcuda.so."
@@ -22,7 +23,7 @@ _VERSION = re.compile(r"^\d+(?:\.\d+)+$")
 
 @dataclass(frozen=True)
 class Specification:
-    """The GPUs by index or UUID and the versions of the driver's library; a healthy one has one version."""
+    """The GPUs by index or UUID, and the versions of the driver's library; a healthy specification has one version."""
 
     kind: str = ""
     indexes: tuple[str, ...] = ()
@@ -31,12 +32,12 @@ class Specification:
 
     @property
     def count(self) -> int:
-        """How many GPUs it names; each may have a name by index and one by UUID."""
+        """The number of GPUs it names; each may have a name by index and one by UUID."""
         return max(len(self.indexes), len(self.uuids))
 
 
 def parse_specification(text: str) -> Specification:
-    """Raises ValueError, in words, for what is no specification."""
+    """Parse a specification. Raises ValueError if the text is not one."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -64,7 +65,7 @@ def _libraries(edit: Mapping[str, Any]) -> Iterable[str]:
 
 
 def names_kind(text: str, kind: str) -> bool:
-    """Whether a file is a specification of this kind; of YAML, only that line is read."""
+    """Whether a file is a specification of this kind; of YAML, only the `kind` line is read."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -74,7 +75,7 @@ def names_kind(text: str, kind: str) -> bool:
 
 
 def problems(specification: Specification, uuids: Iterable[str], driver: str) -> dict[str, tuple[Any, Any]]:
-    """What is wrong with a specification on a host with these GPUs and this driver: expected and found, by field."""
+    """Compare a specification with a host's GPUs and driver: expected and found values, by differing field."""
     wanted = sorted(set(uuids))
     found: dict[str, tuple[Any, Any]] = {}
     if specification.kind != KIND:

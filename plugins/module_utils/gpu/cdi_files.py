@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one CDI specification of a host's GPUs, kept up to date with the driver that is loaded.
+"""Keeps a host's single CDI specification of its GPUs up to date with the loaded driver.
 
-Other files in the two directories of CDI that name the same GPUs get another ending, which no runtime reads: two files
-of one directory would be a conflict, and a file in the second would hide ours.
+Other files in the two CDI directories that name the same GPUs get another ending, which no runtime reads: two files in
+one directory would be a conflict, and a file in the second would hide ours.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NOTHING = "Nothing was changed."
 
 
 def describe_gpus(host: Host, path: str, timeout: float, check_mode: bool = False, root: str = "/") -> dict[str, Any]:
-    """Write the specification where that is due; raises SettingsError.
+    """Write the specification if it is due. Raises SettingsError.
 
-    While an installed driver waits for its reboot nothing is written, as nvidia-ctk could not.
+    Nothing is written while an installed driver waits for its reboot, as nvidia-ctk would fail.
     """
     state = read_cdi(host, path, timeout, root)
     if state["waiting"]:
         if state["reboot_required"] or check_mode:
-            # In check mode the driver may be what an earlier task would install.
+            # In check mode the driver may be one that an earlier task would install.
             return {"changed": check_mode, "differences": [], "diff": []}
         raise SettingsError(
             f"The GPUs cannot be described for containers: {state['waiting']}; expected a driver that answers. "
@@ -63,7 +63,7 @@ def _wrong(state: Mapping[str, Any]) -> list[str]:
 
 
 def _generate(host: Host, path: str, timeout: float, root: str) -> None:
-    """Write in a scratch directory, look at it, put it in place; some GPUs get further files with longer names."""
+    """Generate in a scratch directory, verify, then install; some GPUs get additional files with longer names."""
     if not host.has("nvidia-ctk"):
         raise SettingsError(
             "nvidia-ctk is not installed, expected it to describe the GPUs for containers: install "
@@ -97,6 +97,6 @@ def _generate(host: Host, path: str, timeout: float, root: str) -> None:
 
 
 def _complaint(stderr: str) -> str:
-    """The message of the last line that is an error; the lines before it tell of the search for libraries."""
+    """The message of the last error line; the lines before it are about the search for libraries."""
     errors = [line for line in stderr.splitlines() if "level=error" in line or line.startswith("ERROR")]
     return errors[-1].partition("msg=")[2].strip('"') or errors[-1] if errors else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the CDI specifications of a target, and what they have to agree with: its GPUs and its loaded driver."""
+"""Reads a target's CDI specifications and what they must agree with: its GPUs and its loaded driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MISMATCH = "version mismatch"
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs that the driver lists; or, in words, why it lists none, and whether a reboot is what is missing."""
+    """The GPUs that the driver lists, or why it lists none and whether a reboot is needed."""
 
     uuids: tuple[str, ...] = ()
     driver: str = ""
@@ -27,7 +27,7 @@ class Gpus:
 
 
 def read_gpus(host: Host, timeout: float, root: str = "/") -> Gpus:
-    """Ask nvidia-smi. A driver that is installed but not the loaded one cannot answer before a reboot."""
+    """Query nvidia-smi for the GPUs. A driver that is installed but not yet loaded cannot answer before a reboot."""
     result = host.run(["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv,noheader,nounits"], timeout)
     reading = parse_query_gpu(result.stdout)
     if result.ok and reading.gpus and not reading.complaints:
@@ -40,7 +40,7 @@ def read_gpus(host: Host, timeout: float, root: str = "/") -> Gpus:
 
 
 def read_cdi(host: Host, path: str, timeout: float, root: str = "/") -> dict[str, Any]:
-    """One specification in the words of an observation; `wrong` has expected and found by field."""
+    """Observe one specification; `wrong` maps each differing field to its expected and found values."""
     gpus = read_gpus(host, timeout, root)
     text = host.read_text(os.path.join(root, path.lstrip("/")))
     others = other_specifications(host, path, root)
@@ -62,7 +62,7 @@ def read_cdi(host: Host, path: str, timeout: float, root: str = "/") -> dict[str
 
 
 def other_specifications(host: Host, path: str, root: str = "/") -> list[str]:
-    """Further files that name the same GPUs: beside ours they are a conflict, and in the second directory they win."""
+    """Other files that name the same GPUs: they conflict with ours; those in the second directory take precedence."""
     found = []
     for directory in DIRECTORIES:
         place = os.path.join(root, directory.lstrip("/"))

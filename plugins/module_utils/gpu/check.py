@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One check: what was expected, what was observed, the verdict, and what to do."""
+"""A check: what was expected, what was observed, the verdict, and the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..parsers.reading import Reading
 from ..verdicts import COULD_NOT_CHECK, FAIL, NOT_APPLICABLE, PASS, worst
 
 Check = dict[str, Any]
-"""id, host, verdict, expected, observed, remedy, command (it mends the fault and is safe to run, or None), source."""
+"""id, host, verdict, expected, observed, remedy, command (a safe one that fixes the fault, or None), source."""
 
 
 def make_check(
@@ -24,7 +24,7 @@ def make_check(
     host: str = "",
     command: str | None = None,
 ) -> Check:
-    """A check with this id. `remedy` is a sentence without a full stop; empty where there is nothing to do."""
+    """Build a check. `remedy` is a sentence without a full stop, empty if there is nothing to do."""
     return {
         "id": name,
         "host": host,
@@ -38,22 +38,22 @@ def make_check(
 
 
 def passed(name: str, reading: Reading, expected: Any, observed: Any) -> Check:
-    """Right, as this reading proves."""
+    """A check that this reading proves to pass."""
     return make_check(name, PASS, expected, observed, source=reading.source, host=reading.host)
 
 
 def failed(name: str, reading: Reading, expected: Any, observed: Any, remedy: str, command: str | None = None) -> Check:
-    """Wrong, as this reading proves."""
+    """A check that this reading proves to fail."""
     return make_check(name, FAIL, expected, observed, remedy, source=reading.source, host=reading.host, command=command)
 
 
 def not_applicable(name: str, reading: Reading, expected: Any, observed: Any) -> Check:
-    """Nothing that this hardware has, and rightly so."""
+    """A check that does not apply to this hardware."""
     return make_check(name, NOT_APPLICABLE, expected, observed, source=reading.source, host=reading.host)
 
 
 def could_not_check(name: str, reading: Reading, expected: Any, why: str, remedy: str = "") -> Check:
-    """Not to be told from this reading; `why` quotes what was found in place of an answer."""
+    """A check that this reading cannot decide; `why` quotes what was found instead of an answer."""
     return make_check(
         name,
         COULD_NOT_CHECK,
@@ -66,7 +66,7 @@ def could_not_check(name: str, reading: Reading, expected: Any, why: str, remedy
 
 
 def merged(checks: Iterable[Check]) -> list[Check]:
-    """One check an id and host: the one of the source that decides, where several told of it."""
+    """Merge the checks to one per id and host, taken from the source that decides if several report it."""
     together: dict[tuple[str, str], list[Check]] = {}
     for one in checks:
         together.setdefault((str(one["host"]), str(one["id"])), []).append(one)
@@ -75,7 +75,7 @@ def merged(checks: Iterable[Check]) -> list[Check]:
 
 def _deciding(checks: Sequence[Check]) -> Check:
     verdict = worst(one["verdict"] for one in checks)
-    # What one source proves right, another that is silent about it does not make doubtful.
+    # A pass that one source proves is not put in doubt by another source that is silent about it.
     if verdict == COULD_NOT_CHECK and any(one["verdict"] == PASS for one in checks):
         verdict = PASS
     return next(one for one in checks if one["verdict"] == verdict)

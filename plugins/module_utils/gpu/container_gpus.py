@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof that a container sees the host's GPUs: which command asks, and what its answer means."""
+"""The proof that a container sees the host's GPUs: the command to run, and the evaluation of its output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def arguments(image: str) -> list[str]:
 
 
 def evaluate(rc: int, stdout: str, stderr: str, problem: str, image: str, count: int) -> list[str]:
-    """The UUIDs that the container listed; raises ValueError in words when they are not as many as expected."""
+    """Return the UUIDs that the container listed. Raises ValueError if their number is not as expected."""
     expected = f"expected {_counted(count)}"
     reading = parse_gpu_list(stdout)
     if problem or (rc != 0 and not reading.gpus):

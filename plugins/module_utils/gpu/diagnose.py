@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captured output in, verdicts out: each text is read by its kind, and each host evaluated by a hardware profile."""
+"""Turns captured output into verdicts: parses each text by its kind, and evaluates each host by a hardware profile."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ SUBJECTS: tuple[tuple[str, CheckFunction], ...] = (
 """Every subject, and the function that makes its checks."""
 
 ALL_PROVEN, SOMETHING_FAILED, LEFT_OPEN = 0, 1, 3
-"""What a program that only asks for a status is told."""
+"""Exit statuses, for programs that only ask for a status."""
 
 
 class Capture(NamedTuple):
-    """A text with where it comes from; the kind where it is known."""
+    """A text with its source, its host, and its kind if that is known."""
 
     source: str
     host: str
@@ -56,7 +56,7 @@ class Capture(NamedTuple):
 
 
 def evaluate(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """Every check of every subject, host by host. What a check stumbles over is one that could not be made."""
+    """Return every check of every subject, host by host. A check function that raises yields a COULD_NOT_CHECK."""
     checks: list[Check] = []
     for host in dict.fromkeys(one.host for one in readings):
         own = [one for one in readings if one.host == host]
@@ -86,7 +86,7 @@ def _made(name: str, check: CheckFunction, readings: Sequence[Reading], expected
 
 
 def _silent(readings: Iterable[Reading], checks: Sequence[Check]) -> Iterator[Check]:
-    """A reading that nothing was said about would pass for one that is right."""
+    """Yield a COULD_NOT_CHECK for each reading without a check, which would otherwise pass for healthy."""
     told = {source for one in checks for source in (one["source"], *str(one["source"]).split(", "))}
     for one in readings:
         if one.source in told:
@@ -104,7 +104,7 @@ def _silent(readings: Iterable[Reading], checks: Sequence[Check]) -> Iterator[Ch
 
 
 def diagnose(captures: Iterable[Capture | tuple[str, str, str, str | None]], expected: Expected) -> dict[str, Any]:
-    """The document of these captures: {"hardware", "checks", "parsed": {source: {kind: data}}, "verdicts": counts}."""
+    """Diagnose these captures: {"hardware", "checks", "parsed": {source: {kind: data}}, "verdicts": counts}."""
     readings: list[Reading] = []
     unread: list[Check] = []
     for capture in captures:
@@ -124,7 +124,7 @@ def diagnose(captures: Iterable[Capture | tuple[str, str, str, str | None]], exp
 
 
 def _evaluated(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """The checks of captures. Cards that servers hold any number of are as many as the captures of a host show."""
+    """Evaluate captures. If servers hold any number of these cards, expect as many as the host's captures show."""
     if not expected.hardware.get("gpus_vary"):
         return evaluate(readings, expected)
     checks: list[Check] = []
@@ -136,7 +136,7 @@ def _evaluated(readings: Sequence[Reading], expected: Expected) -> list[Check]:
 
 
 def _gpus_shown(reading: Reading) -> int:
-    """GPUs that a listing of the machine's GPUs has, or says that there are."""
+    """The number of GPUs that a listing of the machine's GPUs contains or states."""
     gpus = reading.data.get("gpus")
     listed = reading.data.get("listed")
     in_list = len(gpus) if isinstance(gpus, list) and reading.kind != "nvlink" else 0
@@ -144,7 +144,7 @@ def _gpus_shown(reading: Reading) -> int:
 
 
 def diagnose_groups(groups: Iterable[tuple[Sequence[Capture], Expected]]) -> dict[str, Any]:
-    """One document of captures that are evaluated by different profiles."""
+    """Diagnose groups of captures against their own profiles, in one document."""
     documents = [diagnose(captures, expected) for captures, expected in groups]
     parsed: dict[str, dict[str, Any]] = {}
     for one in documents:
@@ -159,7 +159,7 @@ def diagnose_groups(groups: Iterable[tuple[Sequence[Capture], Expected]]) -> dic
 
 
 def _one_host(readings: Sequence[Reading]) -> list[Reading]:
-    """Where only one host is named, what names none is of that one, too."""
+    """If exactly one host is named, attribute the readings without a host to it."""
     named = {one.host for one in readings if one.host}
     if len(named) != 1 or all(one.host for one in readings):
         return list(readings)
@@ -193,9 +193,9 @@ def _readings(capture: Capture) -> tuple[list[Reading], list[Check]]:
 
 
 def status(checks: Iterable[Check]) -> int:
-    """1 when anything failed, 3 when something, or everything, was left open, else 0.
+    """Return 1 if anything failed, 3 if something (or everything) was left open, else 0.
 
-    What one source proves right, another that is silent about it does not leave open.
+    A pass that one source proves is not left open by another source that is silent about it.
     """
     verdicts = {one["verdict"] for one in merged(checks)}
     if FAIL in verdicts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates a target's GPUs where they are: what the tools answered, understood, and each check of it."""
+"""Evaluates a target's GPUs on the target: parses the tools' answers and makes every check."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .kinds import read
 
 
 def ask(host: Host, asked: Sequence[Question], timeout: float, root: str = "/") -> tuple[list[Answer], bool]:
-    """The answers to these questions, and whether the cluster serves on this host."""
+    """Ask these questions; return the answers and whether the cluster serves on this host."""
     *answers, units = ask_all(host, [*asked, SERVING], timeout, root)
     return answers, is_serving([units])
 
 
 def readings_of(answers: Iterable[Answer]) -> dict[str, Reading]:
-    """The answers understood, by question. What did not answer has said nothing, and why."""
+    """Parse the answers, by question. A question without an answer yields an empty reading that says why."""
     return {one.name: _reading(one) for one in answers}
 
 
@@ -37,19 +37,19 @@ def _reading(answer: Answer) -> Reading:
 def checks_of(
     answers: Sequence[Answer], readings: Mapping[str, Reading], expected: Expected, *, serving: bool
 ) -> list[Check]:
-    """Every check of these readings, one an id."""
+    """Every check of these readings, one per id."""
     silent = [f"{one.command}: {one.problem}" for one in answers if one.silent and one.of_driver]
     evaluated = [readings[one.name] for one in answers if one.of_driver or not one.absent]
     return host_checks(evaluate(evaluated, expected), silent[:1], serving=serving)
 
 
 def tally(checks: Iterable[Check]) -> dict[str, int]:
-    """How many checks have each verdict."""
+    """Count the checks by verdict."""
     return dict(Counter(str(one["verdict"]) for one in checks))
 
 
 def read_health(host: Host, want: Mapping[str, Any], timeout: float, root: str = "/") -> dict[str, Any]:
-    """The evaluated GPUs of this host, in the words of an observation. Raises ValueError for a profile that is none."""
+    """Evaluate the GPUs of this host, as an observation. Raises ValueError if the profile is invalid."""
     expected = expected_by(want)
     answers, busy = ask(host, questions(), timeout, root)
     readings = readings_of(answers)

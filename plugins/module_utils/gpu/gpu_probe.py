@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a target's tools about its GPUs: all at once, each with its own time limit.
+"""Queries a target's tools about its GPUs: all at once, each with its own time limit.
 
-A GPU that hangs takes with it whatever asks it, sometimes for good. So every command is a process of its own that is
-given up after a while, and what the others say is not held up by it.
+A GPU that hangs also hangs whatever queries it, sometimes for good. So every command is a process of its own that is
+abandoned after a while, without delaying the answers of the others.
 """
 
 from __future__ import annotations
@@ -58,60 +58,60 @@ QUERY_FIELDS = (
     "fabric.status",
     "gpu_recovery_action",
 )
-"""What is asked of `nvidia-smi --query-gpu`; a driver that does not know one of them is asked without it."""
+"""Fields queried with `nvidia-smi --query-gpu`; those that a driver does not know are dropped from the query."""
 
 _NOT_A_FIELD = re.compile(r'[Ff]ield "?([\w.]+)"? is not a valid field')
 _MOST = 4 * 1024 * 1024
-"""Characters that are kept of one answer. A log that never ends is kept from its end, any other text from its start."""
+"""The most characters kept of one answer. Logs, which may be endless, keep their end, other texts their start."""
 _GRACE = 2.0
-"""How much longer than its time limit a command may take to be given up."""
+"""Seconds beyond its time limit after which a command is abandoned."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one command said, or one file has in it."""
+    """The output of one command, or the contents of one file."""
 
     name: str
-    """Which question it answers; several may be of one kind."""
+    """The name of its question; several questions may share a kind."""
     kind: str
-    """As what the text is read."""
+    """The kind that the text is parsed as."""
     command: str
     rc: int
     seconds: float
     text: str
     problem: str = ""
-    """Why there is no answer; empty where there is one, also one that complains."""
+    """Why there is no answer; empty if there is one, even one that is a complaint."""
 
     @property
     def silent(self) -> bool:
-        """Whether it did not answer in time."""
+        """Whether it timed out."""
         return self.rc == RC_TIMEOUT and bool(self.problem)
 
     @property
     def absent(self) -> bool:
-        """Whether the tool is not installed, which of most tools says nothing about the hardware."""
+        """Whether the tool is not installed, which for most tools says nothing about the hardware."""
         return self.rc == RC_NOT_FOUND and bool(self.problem)
 
     @property
     def of_driver(self) -> bool:
-        """Whether it is nvidia-smi that was asked: it comes with the driver, and waits for the GPUs."""
+        """Whether it came from nvidia-smi, which is part of the driver and waits for the GPUs."""
         return self.command.partition(" ")[0] == "nvidia-smi"
 
 
 Asked = tuple[str, int, str, str]
-"""The command as a line, what it returned, its words, and why there are none."""
+"""The command line, its return code, its output, and why there is none."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The host that is asked, the seconds a command may take, and where its files are."""
+    """The host to query, the seconds a command may take, and the root of its files."""
 
     host: Host
     timeout: float
     root: str = "/"
 
     def run(self, argv: Sequence[str], timeout: float | None = None) -> Asked:
-        """A command's answer."""
+        """Run a command and return its answer."""
         return _told(self.host.run(argv, self.timeout if timeout is None else timeout))
 
 
@@ -120,7 +120,7 @@ Ask = Callable[[Target], Asked]
 
 @dataclass(frozen=True)
 class Question:
-    """One command or file: the name of its answer, the kind of text, and how it is asked."""
+    """One command or file: the name of its answer, the kind of text, and how to obtain it."""
 
     name: str
     kind: str
@@ -134,14 +134,14 @@ def _command(*argv: str) -> Ask:
 def _told(result: Result) -> Asked:
     command = " ".join(result.argv)
     if result.rc == RC_NOT_FOUND and result.problem:
-        # As a shell has it, which is how captures have it, too.
+        # As a shell prints it, and so as captures contain it.
         return command, result.rc, f"{result.argv[0]}: command not found\n", result.problem
     complaint = result.stderr if not result.ok or not result.stdout.strip() else ""
     return command, result.rc, result.stdout + complaint, result.problem
 
 
 def _query(target: Target) -> Asked:
-    """The query, without the fields that this driver does not know: it answers none if it does not know one."""
+    """Query the GPUs without the fields this driver does not know: one unknown field fails the whole query."""
     deadline = time.monotonic() + target.timeout
     fields = list(QUERY_FIELDS)
     while True:
@@ -164,7 +164,7 @@ def _file(path: str) -> Ask:
 
 
 def _page(url: str) -> Ask:
-    """A page of this host's own, past every proxy. Not every host has a program for that."""
+    """Fetch a page of this host, bypassing every proxy and without curl, which not every host has."""
 
     def ask(target: Target) -> Asked:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -178,7 +178,7 @@ def _page(url: str) -> Ask:
 
 
 def _kernel_log(target: Target) -> Asked:
-    """This boot's kernel messages: of the journal, which loses none, else of the kernel's own buffer."""
+    """Return this boot's kernel messages: from the journal, which loses none, else from the kernel's own buffer."""
     deadline = time.monotonic() + target.timeout
     journal = ["journalctl", "--dmesg", "--boot", "--no-pager", "--quiet", "--output=short-iso"]
     told = target.run(journal)
@@ -209,7 +209,7 @@ HEALTH: tuple[Question, ...] = (
     Question("proc-gpus", "proc-version", lambda target: driver_gpus(target.root)),
     Question("modules", "modules", lambda target: loaded_modules(target.root)),
 )
-"""What a host's GPUs are evaluated by."""
+"""The questions that a host's GPUs are evaluated by."""
 
 FURTHER: tuple[Question, ...] = (
     Question("smi-table", "smi-table", _command("nvidia-smi")),
@@ -225,10 +225,10 @@ FURTHER: tuple[Question, ...] = (
     Question("rdma-link", "rdma-link", _command("rdma", "link", "show")),
     Question("ray-status", "ray-status", _command("docker", "exec", RAY_CONTAINER, "ray", "status")),
 )
-"""What else of a host helps to tell what is wrong, and is only read where somebody wants to see it."""
+"""Further questions that help to diagnose a host, asked only on request."""
 
 SERVING = Question("serving", "units", _command("systemctl", "is-active", "--", RAY_UNIT, *SERVER_UNITS))
-"""What is asked beside them wherever GPUs are evaluated."""
+"""The question asked along with the others wherever GPUs are evaluated."""
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(one.kind for one in (*HEALTH, *FURTHER))) + ("ethtool", "vllm-metrics")
 
@@ -236,7 +236,7 @@ KINDS: tuple[str, ...] = tuple(dict.fromkeys(one.kind for one in (*HEALTH, *FURT
 def questions(
     kinds: Iterable[str] | None = None, ports: Sequence[str] = (), metrics_port: int | None = None
 ) -> list[Question]:
-    """Those of these kinds, by default those that GPUs are evaluated by. Raises ValueError for a kind that is none."""
+    """Select the questions of these kinds, by default HEALTH. Raises ValueError for an unknown kind."""
     if kinds is None:
         return list(HEALTH)
     wanted = set(kinds)
@@ -255,7 +255,7 @@ def questions(
 
 
 def ask_all(host: Host, asked: Sequence[Question], timeout: float, root: str = "/") -> list[Answer]:
-    """The answers, in the order of the questions. No call takes much longer than `timeout` seconds."""
+    """Return the answers in the order of the questions. No call takes much longer than `timeout` seconds."""
     answers: dict[str, Answer] = {}
     began = time.monotonic()
 
@@ -268,7 +268,7 @@ def ask_all(host: Host, asked: Sequence[Question], timeout: float, root: str = "
         seconds = round(time.monotonic() - began, 3)
         answers[question.name] = Answer(question.name, question.kind, command, rc, seconds, kept, problem)
 
-    # Daemons: one that waits for a process that cannot be killed must not hold the module.
+    # Daemon threads: one that waits for a process that cannot be killed must not keep the module from exiting.
     threads = [threading.Thread(target=work, args=(one,), name=f"ask-{one.name}", daemon=True) for one in asked]
     for thread in threads:
         thread.start()
@@ -284,13 +284,13 @@ def _overdue(question: Question, timeout: float) -> Answer:
 
 
 def is_serving(answers: Iterable[Answer]) -> bool:
-    """Whether something of Firstlight's runs here, which then rightly holds the GPUs."""
+    """Whether a service of Firstlight runs here, which is then entitled to hold the GPUs."""
     told = " ".join(one.text for one in answers if one.name == SERVING.name).split()
     return any(word in ("active", "activating", "reloading") for word in told)
 
 
 def raw(answers: Iterable[Answer]) -> dict[str, dict[str, Any]]:
-    """The answers as plain values by name."""
+    """The answers as plain values, by name."""
     return {
         one.name: {
             "kind": one.kind,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs of a host as a state: what a profile wants of them, and every check of it with its verdict.
+"""The GPUs of a host as a state: what a profile requires of them, and every check with its verdict.
 
-A host's GPUs are evaluated where they are, with the profile in hand, and only the checks leave the host: they are
-small, and nobody can evaluate them differently later.
+A host's GPUs are evaluated on the host, against its profile, and only the checks leave it: they are small, and nobody
+can evaluate them differently later.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from .check import Check, make_check, merged
 from .expected import Expected, expected_of
 
 KIND = "gpu_health"
-"""The word of the state vocabulary."""
+"""The kind's name in the state vocabulary."""
 CHECK = "gpu_check"
-"""The kind of a difference that one check makes."""
+"""The kind of a difference that comes from one check."""
 
 ANSWER = "gpu.answer"
 PROCESSES = "gpu.processes"
 STACK_CHECKS = frozenset({"driver.version", "driver.flavour"})
-"""Checks of what a stack pins: another driver is right again once the stack is, and no fault of the GPUs."""
+"""Checks of what a stack pins: another driver is no fault of the GPUs, and is fixed by applying the stack."""
 
 COMING = frozenset({"fabric_manager.service", "fabric_manager.state", "nvlink.links", "nvlink.speed", "topo.pairs"})
-"""Checks that may fail for a moment after a boot, until the fabric manager has joined the GPUs."""
+"""Checks that may fail for a moment after boot, until the fabric manager has connected the GPUs."""
 
 REMEDY_SILENT = "look for Xid 119 and processes in state D (`dmesg`, `ps`), take the host out of service and reboot it"
 
 
 def expected_by(want: Mapping[str, Any]) -> Expected:
-    """What the profile in a desired state promises. Raises ValueError for one that is no profile."""
+    """The expectations of the profile in a desired state. Raises ValueError if it is not a profile."""
     hardware = want.get("hardware") or {}
     lacking = [field for field in ("gpus", "gpu_name") if not hardware.get(field)]
     if lacking:
@@ -44,7 +44,7 @@ def expected_by(want: Mapping[str, Any]) -> Expected:
 
 
 def host_checks(found: Iterable[Check], silent: Iterable[str] = (), *, serving: bool = False) -> list[Check]:
-    """One check an id. `silent` are the commands that did not answer in time; `serving`: our own processes run here."""
+    """Merge to one check per id. `silent` lists the commands that timed out; `serving`: our own processes run here."""
     listed = list(found)
     listed += [make_check(ANSWER, FAIL, "an answer in time", one, REMEDY_SILENT, source=one) for one in silent]
     if serving:
@@ -63,12 +63,12 @@ def _not_evaluated(one: Check) -> Check:
 
 
 def not_right(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
-    """The checks that are not content and that nobody has accepted; an observation without any is not right either."""
+    """The checks that are neither content nor accepted, including one for an observation that decided nothing."""
     return [one for one in evaluated_checks(want, seen) if one["verdict"] not in CONTENT]
 
 
 def evaluated_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
-    """All checks, those that the operator accepts as they are marked so."""
+    """All checks, with those that the operator accepts marked as such."""
     if not want:
         return []
     checks = list((seen or {}).get("checks") or ())
@@ -79,7 +79,7 @@ def evaluated_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) ->
 
 
 def as_accepted(checks: Iterable[Check], names: Iterable[object]) -> list[Check]:
-    """The checks, those of them that are not content and have one of these ids marked as accepted."""
+    """The checks, with those that are not content and have one of these ids marked as accepted."""
     accepted = {str(name) for name in names}
     return [_accepted(one) if one["id"] in accepted and one["verdict"] not in CONTENT else one for one in checks]
 
@@ -93,13 +93,13 @@ def _accepted(one: Check) -> Check:
 
 
 def is_coming(not_content: Iterable[str]) -> bool:
-    """Whether all that is not right, by the ids of the checks, may become so by itself."""
+    """Whether all checks that are not content, given by id, may still pass by themselves."""
     listed = set(not_content)
     return bool(listed) and listed <= COMING
 
 
 def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
-    """One difference a check that is not right; what to do about it goes with what was observed."""
+    """One difference per check that is not content; the remedy is part of the observed value."""
     fields = ("verdict", "observed", "remedy", "command")
     return [
         difference(CHECK, str(one["id"]), one["expected"], {field: one.get(field) for field in fields})
@@ -108,7 +108,7 @@ def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers
 
 
 def sentence(key: str, expected: Any, observed: Any) -> str:
-    """A check that is not right, for people; the remedy goes with what was observed."""
+    """A sentence for people about a check that is not content; the remedy is part of the observed value."""
     seen = observed if isinstance(observed, Mapping) else {"observed": observed}
     verb = "could not be checked" if seen.get("verdict") == COULD_NOT_CHECK else "fails"
     remedy = f"; {seen['remedy']}" if seen.get("remedy") else ""

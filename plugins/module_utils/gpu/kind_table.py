@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools whose output can be read: what prints it, what tells it from other text, and what parses it."""
+"""The tools whose output can be parsed: the command, how to recognise its output, and the parser."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Parsed = tuple[dict[str, Any], list[str]]
 
 @dataclass(frozen=True)
 class Kind:
-    """One tool's output: the command whose output is best captured, and what tells it from other text.
+    """One tool's output: the command whose output is best captured, and how to tell it from other text.
 
     `commands` and `files` are patterns for a command line and for a file's name; `marks` for lines that only this tool
-    prints. `opens` are marks that begin its output, by which text of several tools without prompts is cut.
+    prints. `opens` are marks that begin its output, by which the text of several tools without prompts is split.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kind of output a text is, by its command, its lines or its file's name, and the reading that it gives."""
+"""Determines the kind of a text from its command, its lines or its file name, and parses it into a reading."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..parsers.reading import Reading, quoted
 from .kind_table import LISTED, Kind, Parsed
 
 _LOOKED_AT = 4000
-"""Lines of a text that its kind is told by; a log may have a million."""
+"""Lines examined to determine a text's kind; a log may have a million."""
 _WIDE = 400
-"""Characters of a line that are looked at for the same reason."""
+"""Characters examined of each line, for the same reason."""
 
 KIND: Mapping[str, Kind] = {kind.name: kind for kind in LISTED}
 """Every kind by its name."""
@@ -26,25 +26,25 @@ _PREFIX = re.compile(r"^(?:(?:sudo|time|env|timeout \S+|LC_ALL=\S+)\s+(?:-\S+\s+
 
 
 def kind_of_command(words: str) -> str | None:
-    """The kind of what this command prints; None for a command that is of none."""
+    """The kind of output that this command prints, or None for an unknown command."""
     plain = _PREFIX.sub("", words.strip())
     return next((name for name, pattern in _COMMANDS.items() if pattern.match(plain)), None)
 
 
 def opening(line: str) -> str | None:
-    """The kind whose output this line begins, whatever stood before it; None for every other line."""
+    """The kind whose output starts with this line, whatever came before; None for every other line."""
     return next((name for name, pattern in _OPENS if pattern.match(line[:_WIDE])), None)
 
 
 def kind_of_text(lines: Sequence[str]) -> str | None:
-    """The kind by what the lines say: the one of which most different marks are there, then the most lines."""
+    """The kind whose marks match: the one with the most distinct marks, then with the most lines."""
     scores: dict[str, tuple[int, int]] = {}
     looked_at = [line[:_WIDE] for line in lines[:_LOOKED_AT] if line.strip()]
     for name, patterns in _MARKS.items():
         counts = [sum(1 for line in looked_at if mark.match(line)) for mark in patterns]
         if any(counts):
             scores[name] = (sum(1 for count in counts if count), sum(counts))
-    # `nvlink -s` names its GPUs as `-L` does, and a log of the fabric manager or of the kernel quotes the other.
+    # `nvlink -s` names its GPUs as `-L` does, and the logs of the fabric manager and of the kernel quote each other.
     if "nvlink" in scores:
         scores.pop("smi-list", None)
     if "fabricmanager" in scores and "kernel-log" in scores:
@@ -54,13 +54,13 @@ def kind_of_text(lines: Sequence[str]) -> str | None:
 
 
 def kind_of_file(name: str) -> str | None:
-    """The kind by the last part of a file's name."""
+    """The kind by the last component of a file's path."""
     plain = name.replace("\\", "/").rpartition("/")[2].lower()
     return next((kind for kind, pattern in _FILES.items() if pattern.search(plain)), None)
 
 
 def parse(kind: str, text: str) -> Parsed:
-    """What the parser of this kind makes of a text. A parser never raises; one that does has understood nothing."""
+    """Run the parser of this kind on a text. Parsers should not raise; if one does, nothing was understood."""
     try:
         data, problems = KIND[kind].parser(text)
     except Exception as error:  # noqa: BLE001 - whatever it was, the text has not been understood
@@ -70,6 +70,6 @@ def parse(kind: str, text: str) -> Parsed:
 
 
 def read(kind: str, text: str, source: str = "", host: str = "") -> Reading:
-    """A text of this kind as a reading."""
+    """Parse a text of this kind into a reading."""
     data, problems = parse(kind, text)
     return Reading(kind=kind, data=data, problems=tuple(problems), source=source, host=host)

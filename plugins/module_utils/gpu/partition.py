@@ -2,10 +2,10 @@
 """Who runs the fabric of GPUs behind NVSwitches: this machine, or the owner of the host whose guest it is.
 
 A virtual machine may be given some GPUs of an HGX board and none of its NVSwitches. The fabric manager then runs on the
-host, or in a machine of the host's owner, and activates a partition; in the guest there is nothing for it to manage, so
-that it ends with "nothing to do" (NVIDIA's Fabric Manager User Guide, shared NVSwitch and vGPU multitenancy). Such a
-guest must not be mistaken for a machine whose NVSwitches have fallen off the bus, nor the other way round: what decides
-is the PCI bus, what the driver says of virtualisation, and whether an NVSwitch was seen here since the boot.
+host, or in another machine of the host's owner, and activates a partition; in the guest it has nothing to manage and
+exits with "nothing to do" (NVIDIA's Fabric Manager User Guide, shared NVSwitch and vGPU multitenancy). Such a guest
+must not be mistaken for a machine whose NVSwitches have fallen off the bus, nor the other way round. The evidence is
+the PCI bus, what the driver reports about virtualisation, and whether an NVSwitch was seen here since the boot.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ ACTIVATE = (
 )
 
 _GUEST = frozenset({"pass-through", "passthrough", "vgpu"})
-"""What the driver says of a GPU in a virtual machine; `None` is bare metal, and a host of vGPUs has its own words."""
+"""Virtualisation modes of a GPU in a guest. `None` is bare metal, and a host of vGPUs reports other modes."""
 _KILLED = frozenset({"signal", "core-dump", "watchdog", "oom-kill"})
-"""How systemd says that a service which had come up was killed."""
+"""The results by which systemd reports that a running service was killed."""
 
 
 def as_observed(readings: Sequence[Reading], expected: Expected) -> Expected:
-    """The profile, with who runs its fabric as these readings of one host show it."""
+    """The profile, with `fabric_by_host` set from what these readings of one host show."""
     if not expected.nvswitch:
         return expected
     return replace(expected, fabric_by_host=_is_by_host(readings, expected.fabric_by_host))
 
 
 def _is_by_host(readings: Sequence[Reading], said: bool) -> bool:
-    """`said`: the profile says so, which counts where nothing tells, and nowhere against what is told."""
+    """`said` is the profile's claim: it counts if there is no evidence, and never against evidence."""
     if any(map(_has_switches, readings)):
         return False
     guest = _is_guest(readings)
@@ -47,7 +47,7 @@ def _is_by_host(readings: Sequence[Reading], said: bool) -> bool:
 
 
 def _is_guest(readings: Sequence[Reading]) -> bool | None:
-    """Whether this is a virtual machine, as the driver says of every GPU; None where it does not."""
+    """Whether this is a virtual machine, according to the driver for every GPU; None if it does not say."""
     told = set(_modes(readings))
     return told <= _GUEST if told else None
 
@@ -61,7 +61,7 @@ def _modes(readings: Sequence[Reading]) -> Iterator[str]:
 
 
 def _has_switches(reading: Reading) -> bool:
-    """Whether this tells of an NVSwitch that the machine has, or has had since it was booted."""
+    """Whether this reading shows an NVSwitch that the machine has, or has had since boot."""
     data = reading.data
     if reading.kind == "lspci":
         return bool(data.get("nvswitches"))
@@ -71,7 +71,7 @@ def _has_switches(reading: Reading) -> bool:
 
 
 def _managed(data: Mapping[str, Any]) -> bool:
-    """Whether a fabric manager of this machine has found switches; one that ended at once has not."""
+    """Whether a fabric manager of this machine has found switches; one that exited at once has not."""
     if data.get("nothing_to_do"):
         return False
     unit: Mapping[str, Any] = data.get("unit") or {}
@@ -80,7 +80,7 @@ def _managed(data: Mapping[str, Any]) -> bool:
 
 
 def _has_none(reading: Reading) -> bool:
-    """Whether this proves that no NVSwitch is on the bus: a whole listing with GPUs, or the fabric manager's word."""
+    """Whether this proves that no NVSwitch is on the bus: a complete listing with GPUs, or the fabric manager's log."""
     data = reading.data
     if reading.kind == "fabricmanager":
         return bool(data.get("nothing_to_do"))

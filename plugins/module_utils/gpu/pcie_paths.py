@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways between two devices as `nvidia-smi topo -m` names them, in plain words."""
+"""The paths between two devices as `nvidia-smi topo -m` names them, and their meaning in plain text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .expected import NVLINK, PCIE
 
 NEAR = frozenset({"PIX", "PXB"})
-"""Ways on which data between a GPU and a network card does not pass through a processor."""
+"""Paths between a GPU and a network card that do not pass through a processor."""
 
 _MEANINGS = {
     "PIX": "over one PCIe bridge",
@@ -32,36 +32,36 @@ Pair = tuple[str, str]
 
 
 def is_nvlink(word: str) -> bool:
-    """Whether the way is over NVLinks, and not over PCIe."""
+    """Whether the path is over NVLink rather than PCIe."""
     return word.startswith(NVLINK)
 
 
 def meaning(word: str) -> str:
-    """What the word says, as part of a sentence."""
+    """The meaning of a path's name, as part of a sentence."""
     if is_nvlink(word) and word[2:].isdigit():
         return "1 NVLink" if word == "NV1" else f"{word[2:]} NVLinks"
     return _MEANINGS.get(word, "not known")
 
 
 def looks_like(word: str) -> str:
-    """The machine whose pairs of GPUs have this word, where it is known; else an empty text."""
+    """The machine whose pairs of GPUs have this connection, or an empty string if unknown."""
     return "PCIe cards (h100-pcie)" if word in PCIE else _LOOKS_LIKE.get(word, "")
 
 
 def pairs_of(names: Iterable[str]) -> list[Pair]:
-    """Every two of them, once."""
+    """Every pair of names, once."""
     every = list(names)
     return [(one, other) for place, one in enumerate(every) for other in every[place + 1 :]]
 
 
 def way(topo: Mapping[str, Any], one: str, other: str) -> str | None:
-    """The word between two devices; None where it is not known, or told differently in the two directions."""
+    """The path between two devices; None if it is unknown or differs between the two directions."""
     cells = topo.get("cells") or {}
     told = {(cells.get(one) or {}).get(other), (cells.get(other) or {}).get(one)} - {None}
     return str(told.pop()) if len(told) == 1 else None
 
 
 def is_disputed(topo: Mapping[str, Any], one: str, other: str) -> bool:
-    """Whether the two directions of a pair have different words."""
+    """Whether the two directions of a pair differ."""
     cells = topo.get("cells") or {}
     return len({(cells.get(one) or {}).get(other), (cells.get(other) or {}).get(one)} - {None}) > 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network and RDMA ports as `ibstat`, `ibdev2netdev`, `rdma link`, `ethtool` and their like show them, as a reading."""
+"""Parses network and RDMA ports as `ibstat`, `ibdev2netdev`, `rdma link`, `ethtool` and the like show them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PORT = re.compile(r"^\s*port\s*:?\s*\d{1,3}\s*:?\s*$", re.IGNORECASE)
 _ARROW = re.compile(r"\bport\b.*=+>|=+>\s*\S+\s+\((?:up|down)", re.IGNORECASE)
 _LINK = re.compile(r"^\s*(?:link\s+|\d+/\d+:\s*)\S+/\d+:?(?:\s|$)", re.IGNORECASE)
 _PANIC = re.compile(r"^\s*(?:ibpanic|ibwarn)\s*:", re.IGNORECASE)
-"""What ibstat says of a device that it could not ask, behind those that it could."""
+"""What ibstat prints about a device that it could not query, after those that it could."""
 
 
 def parse_ports(text: str) -> tuple[dict[str, Any], list[str]]:
-    """{"ports": one row a port, "tools": what was recognised} and what was not understood."""
+    """Parse ports: {"ports": one row per port, "tools": those recognised}, and what was not understood."""
     rows, tools, remarks = read_rows([text])
     if not rows:
         first = next((line for line in capture_lines(text) if line.strip() and not line.startswith("# source")), "")
@@ -35,7 +35,7 @@ def parse_ports(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _cut_short(text: str, rows: Iterable[Row]) -> Iterator[str]:
-    """Devices that have more ports than are shown, and lines of a list that name no port."""
+    """Report devices that have more ports than are shown, and lines of a list that name no port."""
     listed = {(row["device"], row["port"]) for row in rows}
     for section in sections(text):
         counts = [int(found["count"]) for line in section.lines if (found := _COUNT.match(line))]
@@ -56,7 +56,7 @@ def _first_word(line: str) -> str:
 
 
 def _values(text: str, rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
-    """Ports of a tool that tells state and link layer of every port, for which it told one of them not."""
+    """Report ports without rate and link layer in the output of a tool that prints them for every port."""
     tells = any(section.tool in ("ibstat", "ibstatus") for section in sections(text))
     for row in rows:
         if tells and row["device"] and row["state"] and row["link_layer"] is None and row["rate_gbit"] is None:
@@ -64,7 +64,7 @@ def _values(text: str, rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
 
 
 def merged_rows(lists: Iterable[Iterable[Mapping[str, Any]]]) -> tuple[list[Row], list[str]]:
-    """The rows of several readings of one host, one a port, and where two of them say different things."""
+    """Merge several readings of one host into one row per port, and list the values that conflict."""
     rows: list[Row] = []
     conflicts: list[str] = []
     for own in lists:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the numbers mean that the NVIDIA driver writes into the kernel's log: Xid, and what to do about each.
+"""The Xid numbers that the NVIDIA driver writes to the kernel log: what each means, and what to do about it.
 
-Three severities. `fatal` is a GPU, its memory, its firmware or a link that is not right: somebody must do something
-before work goes on. `watch` was handled, and says something only where it comes again. `application` is what a program
-did wrong, or what was done to it: no hardware fault. The numbers are from NVIDIA's list of Xid errors; which of them
-take a host out of service is what operators of large clusters agree on.
+There are three severities. `fatal`: a GPU, its memory, its firmware or a link is faulty, and somebody must act before
+work goes on. `watch`: the event was handled, and matters only if it recurs. `application`: a program did something
+wrong, or something was done to it; this is no hardware fault. The numbers are from NVIDIA's list of Xid errors; which
+of them take a host out of service is what operators of large clusters agree on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK = "watch whether it comes again; then run `dcgmi diag -r 3`"
 
 @dataclass(frozen=True)
 class Xid:
-    """One number: in words, how bad it is, and what to do."""
+    """The meaning, severity and remedy of one Xid number."""
 
     name: str
     severity: str
@@ -99,7 +99,10 @@ _RECOVERY_CHANGED = 154
 
 
 def meaning(number: int, text: str = "") -> Xid | None:
-    """What a line with this number says; None for a number that is not known. Some say in words how bad it is."""
+    """Return the meaning of a log line with this number, or None for an unknown number.
+
+    The text of some lines states the severity, which then overrides that of the number.
+    """
     known = XIDS.get(number)
     if known is None:
         return None
@@ -111,7 +114,7 @@ def meaning(number: int, text: str = "") -> Xid | None:
 
 
 def _recovery(text: str) -> Xid | None:
-    """Xid 154 tells what the driver wants to be done about the fault before it."""
+    """Return what the driver asks for in an Xid 154 line: the action to take about the preceding fault."""
     found = _RECOVERY.search(text)
     if not found:
         return None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does it compute? A short run on every GPU, and how it is started on a host."""
+"""The burn-in: a short run on every GPU that shows whether it computes, and how it is started on a host."""

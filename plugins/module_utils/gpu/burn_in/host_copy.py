@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between the host's memory and a GPU, which show a PCIe link that is slow or narrow; computing does not."""
+"""Copies between the host's memory and a GPU, which reveal a slow or narrow PCIe link; computing does not."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable
 from typing import Any
 
 LARGEST = 256 << 20
-"""Bytes of one copy: starting it takes no time beside it, and a host of eight GPUs has them to spare."""
+"""Bytes of one copy: large enough to make its launch time negligible, and affordable on a host of eight GPUs."""
 SECONDS = 1.0
-"""How long each direction is measured at most: GPUs are measured one after the other."""
+"""The longest time to measure each direction: GPUs are measured one after the other."""
 
 Timed = Callable[[Callable[[], Any], float, float], tuple[float, float]]
-"""Units of work in a second, all in all and in the best moment, of a step, its work, and for how long."""
+"""Takes a step, its work and a duration; returns units of work per second, overall and in the best moment."""
 
 
 def copy_rates(torch: Any, device: Any, on_gpu: bool, size: int, timed: Timed, seconds: float) -> dict[str, Any]:
-    """GB/s to the device and back from pinned memory, and whether what came back is what went."""
+    """Measure GB/s to the device and back from pinned memory, and whether the data came back unchanged."""
     near = _processors_near(torch, device) if on_gpu else set()
     before = os.sched_getaffinity(0)
     try:
         if near & before:
-            # Memory is taken where the process runs, and that of another processor is farther from the GPU.
+            # Memory is allocated where the process runs, and that of another processor is farther from the GPU.
             os.sched_setaffinity(0, near & before)
         return _measured(torch, device, on_gpu, size, timed, min(seconds, SECONDS))
     finally:
@@ -41,7 +41,7 @@ def _measured(torch: Any, device: Any, on_gpu: bool, size: int, timed: Timed, se
 
 
 def _processors_near(torch: Any, device: Any) -> set[int]:
-    """Processors of the GPU's own NUMA node; none where that is not told, as in some virtual machines."""
+    """Processors of the GPU's own NUMA node; empty if it is unknown, as in some virtual machines."""
     found = torch.cuda.get_device_properties(device)
     try:
         address = f"{found.pci_domain_id:04x}:{found.pci_bus_id:02x}:{found.pci_device_id:02x}.0"
@@ -52,7 +52,7 @@ def _processors_near(torch: Any, device: Any) -> set[int]:
 
 
 def processors(listed: str) -> set[int]:
-    """The numbers in a list as the kernel prints it: 0-3,8,10-11. Raises ValueError for another text."""
+    """Parse a list of numbers as the kernel prints it: 0-3,8,10-11. Raises ValueError for other text."""
     found: set[int] = set()
     for part in listed.strip().split(","):
         first, dash, last = part.partition("-")

@@ -46,18 +46,18 @@ SMI_TIMEOUT = 60.0
 SYSTEMD_TIMEOUT = 15.0
 CLEAN_UP_TIMEOUT = 30.0
 DIAGNOSTIC_TIMEOUT = 180.0
-"""Its first level takes seconds; a service that has just been started takes longer."""
+"""Seconds for level 1, which takes only a few; a service that has just been started takes longer."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be run and evaluated."""
+    """The parameters of a burn-in and its evaluation."""
 
     expected: Expected
     image: str = ""
     python: str = ""
     engine: str = ""
-    """What the result holds for: an image by its digest, an environment by its lock."""
+    """What the result is valid for: an image by its digest, an environment by its lock."""
     device: str = "cuda"
     seconds: float = 5.0
     timeout: float = 300.0
@@ -68,7 +68,7 @@ class Request:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The result of a burn-in, or why it did not run."""
 
     ran: bool = False
     due: bool = False
@@ -79,7 +79,10 @@ class Outcome:
 
 
 def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
-    """Run it where no record holds. Raises OSError when the record cannot be written."""
+    """Run the burn-in unless a valid record passes, or only look whether it is due.
+
+    Raises OSError if the record cannot be written.
+    """
     uuids, driver, silent = _gpus(host, request.device)
     valid = valid_for(driver, uuids, request.engine or request.image or request.python, request.device)
     record = None if request.again or silent else recorded(host.read_text(request.record), valid)
@@ -92,7 +95,7 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
     outcome.refused = serving or _unknown(host) or silent or _taken(host, request.device)
     if look_only or outcome.refused:
         outcome.checks = [_not_run(outcome.refused)] if outcome.refused else []
-        # A cluster that serves is not stopped to be tried, unless somebody asks for that.
+        # A cluster that serves is not stopped for a burn-in unless the operator asks for it.
         outcome.wrong = [] if serving and not request.again else wrong_lines(outcome.checks, request.accept)
         return outcome
     document, problems = _run(host, request)
@@ -100,7 +103,7 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
         document["dcgm"] = _diagnostic(host)
     outcome = _evaluated(Outcome(ran=bool(document), due=True, measured=without_uuids(document)), request, problems)
     if not document:
-        # What was right before is not known any more.
+        # What passed before is no longer known to hold.
         remove_durable(request.record)
         return outcome
     kept = {
@@ -115,7 +118,7 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
 
 
 def _gpus(host: Host, device: str) -> tuple[list[str], str | None, str]:
-    """UUIDs and driver, and why they could not be told."""
+    """Return the GPUs' UUIDs and driver version, and why they are unknown."""
     if device != "cuda":
         return [], None, ""
     result = host.run(QUERY, SMI_TIMEOUT)
@@ -130,7 +133,7 @@ def _gpus(host: Host, device: str) -> tuple[list[str], str | None, str]:
 
 
 def _serving(host: Host) -> str:
-    """Which unit of ours is up: it would be slowed down, and would slow down what is measured."""
+    """Name a unit of ours that is up: it would be slowed down, and would distort the measurement."""
     for unit in (*SERVER_UNITS, RAY_UNIT):
         state = unit_state(host, unit).active
         if state in RUNNING:
@@ -139,9 +142,9 @@ def _serving(host: Host) -> str:
 
 
 def _unknown(host: Host) -> str:
-    """Why nobody can tell what serves here: a systemd that does not answer reads as units that are not there."""
+    """Why it is unknown whether the cluster serves here: if systemd does not answer, units merely seem absent."""
     result = host.run(["systemctl", "show", "--property=ActiveState", "--", SERVER_UNIT], SYSTEMD_TIMEOUT)
-    # Where systemd is not what runs the host, none of our units do.
+    # If the host does not run systemd, none of our units run either.
     without = result.rc == RC_NOT_FOUND or "not been booted with systemd" in result.stderr
     if without or (result.ok and "ActiveState=" in result.stdout):
         return ""
@@ -149,7 +152,7 @@ def _unknown(host: Host) -> str:
 
 
 def _taken(host: Host, device: str) -> str:
-    """Who else computes on the GPUs."""
+    """Name other processes that compute on the GPUs."""
     if device != "cuda":
         return ""
     result = host.run(PROCESSES, SMI_TIMEOUT)
@@ -166,7 +169,7 @@ def _not_run(why: str) -> Check:
 
 def _run(host: Host, request: Request) -> tuple[dict[str, Any], tuple[str, ...]]:
     arguments = workload_arguments(request.device, request.seconds, request.timeout, request.expected.unified)
-    # A name of its own: what a killed run has left behind is never in the way of the next.
+    # A unique name, so that the leftovers of a killed run never get in the way of the next.
     name = f"firstlight-burn-in-{os.getpid()}"
     if request.python:
         argv = [request.python, *arguments]
@@ -175,10 +178,10 @@ def _run(host: Host, request: Request) -> tuple[dict[str, Any], tuple[str, ...]]
     result = host.run(argv, request.timeout, stdin=program())
     left = ""
     if result.rc == RC_TIMEOUT and result.problem and not request.python:
-        # The container outlives the client that was killed.
+        # The container outlives its killed client.
         removed = host.run(["docker", "rm", "--force", name], CLEAN_UP_TIMEOUT)
         left = "" if removed.ok else f"; the container {name} may still be there: {removed.summary}"
-    # A program that has told everything and cannot end, as the driver holds one of its processes, has told everything.
+    # A program may have reported everything and still be unable to exit, as the driver holds one of its processes.
     document, problems = read_document(result.stdout or result.partial)
     if document and result.problem:
         document["problems"] = [*(document.get("problems") or ()), f"it did not end: {result.problem}{left}"]
@@ -188,7 +191,7 @@ def _run(host: Host, request: Request) -> tuple[dict[str, Any], tuple[str, ...]]
 
 
 def _diagnostic(host: Host) -> dict[str, Any]:
-    """What NVIDIA's diagnostic says where it is installed; its own service runs it, on GPUs that are free again."""
+    """Run NVIDIA's diagnostic if it is installed; its own service runs it, on GPUs that are free again."""
     result = host.run(DIAGNOSTIC, DIAGNOSTIC_TIMEOUT)
     if result.rc == RC_NOT_FOUND:
         return {"absent": True}
@@ -201,7 +204,7 @@ def _diagnostic(host: Host) -> dict[str, Any]:
 
 
 def _complaint(result: Result) -> str:
-    """Why there is no result. Of a Python that fell, the last line says it, not the first."""
+    """Why there is no result. For a Python traceback that is the last line, not the first."""
     lines = said_lines(result.stderr)
     if any(line.startswith("Traceback") for line in lines):
         return f"{result.argv[0]} returned {result.rc}: {lines[-1][:300]}"
@@ -215,9 +218,9 @@ def _evaluated(outcome: Outcome, request: Request, problems: tuple[str, ...] = (
 
 
 def result_of(outcome: Outcome) -> Mapping[str, Any]:
-    """For a module's result."""
+    """The outcome as a module's result."""
     return {
-        # In check mode: what would be.
+        # In check mode, whether it would change.
         "changed": outcome.due and not outcome.refused,
         "ran": outcome.ran,
         "due": outcome.due,

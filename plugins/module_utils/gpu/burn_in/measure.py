@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One GPU's share of the burn-in workload: rates, bandwidth, and answers that must always be the same."""
+"""One GPU's share of the burn-in workload: rates, bandwidth, and products that must always give the same result."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from .messages import one_line
 
 SEED = 20261115
 SIZES = (8192, 4096, 2048, 1024, 512, 256)
-"""Rows of the square matrices: the largest that the memory allows; smaller ones do not fill a large GPU."""
+"""Rows of the square matrices: the largest that memory allows is used; smaller ones do not fill a large GPU."""
 CPU_SIZE = 128
-"""A processor proves the program, not its speed; its FP8 is very slow."""
+"""A processor only proves that the program works, not its speed; its FP8 is very slow."""
 CPU_MEMORY = 64 << 20
 KNOWN_DEPTH = 2048
-"""Products of this depth with the numbers -1, 0 and 1 stay below 256: exact in bf16 and FP8, in any order of adding."""
+"""Products of this depth of the numbers -1, 0 and 1 stay below 256: exact in bf16 and FP8 in any summation order."""
 FIRST_WITH_FP8 = (8, 9)
-"""The first compute capability with FP8 matrix products. A GPU without them has a profile that says so."""
+"""The first compute capability with FP8 matrix products. The profile of a GPU without them says so."""
 MOST_MEMORY = 8 << 30
 SHARED_MEMORY_SHARE = 0.1
-"""Of what the operating system has left, where it shares the memory with the GPU: more can hang the host."""
+"""The share of the available memory to use if the GPU shares it with the operating system: more can hang the host."""
 COPY_BYTES = 2 << 30
 REDUCE_BYTES = 1 << 30
 WARM_UP = 3
 BETWEEN_LOOKS = 0.25
-"""Seconds of work between two looks at the clock: each look lets the GPU wait a little."""
+"""Seconds of work between two looks at the clock: each look makes the GPU idle briefly."""
 MEETING = 60
-"""Seconds a GPU waits for the others before a phase."""
+"""Seconds that a GPU waits for the others before a phase."""
 
 
 class Worker:
@@ -51,12 +51,12 @@ class Worker:
         self.device = torch.device("cuda", rank) if self.on_gpu else torch.device("cpu")
 
     def work(self, rendezvous: str) -> None:
-        """Everything, and word that it was everything: a process that dies says no such thing."""
+        """Do all the work, then report that it is complete, which a process that dies never does."""
         self._work(rendezvous)
         self._tell(done=True)
 
     def _work(self, rendezvous: str) -> None:
-        """One phase after the other; a phase that fails does not take the others with it."""
+        """Run the phases one after the other; one that fails does not affect the others."""
         try:
             self._tell(**self._about())
             self.budget = self._memory_budget()
@@ -84,7 +84,7 @@ class Worker:
             self._phase("all_reduce", lambda: self._all_reduce(rendezvous))
 
     def _copy_with_host(self) -> None:
-        """One GPU after the other: those behind one PCIe switch share its way to the host. Shared memory has no way."""
+        """Copy on one GPU at a time, as those behind one PCIe switch share its uplink. Skipped for shared memory."""
         if self.shares_memory:
             return
         for turn in range(self.count):
@@ -99,7 +99,7 @@ class Worker:
         return copy_rates(self.torch, self.device, self.on_gpu, size, self._timed, self.options.seconds)
 
     def _meet(self, name: str) -> None:
-        """Wait for the other GPUs; one that stays away is told of once, and not waited for again."""
+        """Wait for the other GPUs; if one stays away, report it once and do not wait for it again."""
         if self.alone:
             return
         try:
@@ -109,7 +109,7 @@ class Worker:
             self._tell(problems=f"the other GPUs did not come along: alone from {name} on, and no all-reduce")
 
     def _phase(self, name: str, body: Callable[[], dict[str, Any]]) -> None:
-        """Begin together with the other GPUs, say when it began and ended, and tell of a failure in words."""
+        """Start a phase together with the other GPUs, and report its result or failure and its start and end."""
         self._meet(name)
         begin = time.monotonic()
         try:
@@ -141,14 +141,14 @@ class Worker:
         }
 
     def _memory_budget(self) -> int:
-        """Bytes that this process may take on its GPU."""
+        """Bytes that this process may allocate on its GPU."""
         most = self.options.memory_limit or MOST_MEMORY
         if self.on_gpu:
             found = self.torch.cuda.get_device_properties(self.device)
             if not getattr(found, "is_integrated", False) and not self.options.unified:
                 free, _ = self.torch.cuda.mem_get_info(self.device)
                 return int(min(most, free // 2))
-            # CUDA takes the operating system's file cache for used memory, which it gives back when asked.
+            # CUDA counts the operating system's file cache as used memory, although it is freed on demand.
         else:
             most = min(most, CPU_MEMORY)
         return int(min(most, _memory_available() * SHARED_MEMORY_SHARE / self.count))
@@ -163,7 +163,7 @@ class Worker:
         return lambda: left @ right
 
     def _fp8_product(self, left: Any, right: Any) -> Callable[[], Any]:
-        """As engines call it: FP8 by FP8 with a scale of a tensor each, the right one column by column."""
+        """An FP8 product as engines call it: both operands with one scale per tensor, the right one column-major."""
         kind = self.torch.float8_e4m3fn
         one = self.torch.ones((), device=self.device, dtype=self.torch.float32)
         first, second = left.to(kind), right.t().contiguous().to(kind).t()
@@ -179,12 +179,12 @@ class Worker:
         )
 
     def _rate(self, name: str, product: Callable[[], Any]) -> dict[str, Any]:
-        """TFLOP/s: of the whole time, which is what cooling and power supply sustain, and of the best moment."""
+        """Measure TFLOP/s: over the whole time, which cooling and power supply sustain, and in the best moment."""
         times = self._timed(product, 2.0 * self.size**3, self.options.seconds)
         return {f"{name}_tflops": round(times[0] / 1e12, 2), f"{name}_best_tflops": round(times[1] / 1e12, 2)}
 
     def _bandwidth(self) -> dict[str, Any]:
-        """A copy that is far larger than the caches; what is read and what is written both count."""
+        """Measure a copy that is far larger than the caches; bytes read and bytes written both count."""
         length = int(min(COPY_BYTES, self.budget // 2)) // 8
         source = self.torch.arange(length, device=self.device, dtype=self.torch.int64)
         target = self.torch.empty_like(source)
@@ -194,8 +194,8 @@ class Worker:
         return {**facts, "copy_bytes": 8 * length, "copy_is_equal": same}
 
     def _timed(self, step: Callable[[], Any], work: float, seconds: float) -> tuple[float, float]:
-        """Units of work in a second for as long as asked: all in all, and in the best moment."""
-        # The first calls choose kernels and make room; how long one takes is known after them.
+        """Return units of work per second over the given time: overall, and in the best moment."""
+        # The first calls choose kernels and allocate memory; only then is the duration of a call known.
         self._seconds(step, WARM_UP)
         often = max(1, round(BETWEEN_LOOKS * WARM_UP / max(self._seconds(step, WARM_UP), 1e-6)))
         spent: list[float] = []
@@ -223,10 +223,10 @@ class Worker:
             self.torch.cuda.synchronize(self.device)
 
     def _answers(self, when: str) -> dict[str, Any]:
-        """The same product again and again, and products whose result is known: a GPU that corrupts silently differs.
+        """Repeat a product, and compute products of known result: a GPU that corrupts silently gives different answers.
 
-        Every repeat is summed as whole numbers, in which no order of adding matters; the first and the last are also
-        hashed bit by bit.
+        Every repeat is summed as integers, for which the order of addition does not matter; the first and the last are
+        also hashed bit by bit.
         """
         product = self._bf16_product()
         sums: dict[int, int] = {}
@@ -246,7 +246,7 @@ class Worker:
         return {"answers": {when: answers}}
 
     def _known(self) -> dict[str, bool | None]:
-        """Whether products of small whole numbers are right, by multiplying with a vector in another order and type."""
+        """Whether products of small integers are right, verified with a vector in another order and type."""
         rows, depth = min(self.size, 4096), min(self.size, KNOWN_DEPTH)
         left, right = (self._whole(rows, depth, 5), self._whole(depth, rows, 6))
         probe = self._whole(rows, 1, 7).double() * 1000
@@ -268,12 +268,12 @@ class Worker:
         return self.torch.randint(-1, 2, (rows, columns), generator=source, device=self.device).to(self.torch.float32)
 
     def _all_reduce(self, rendezvous: str) -> dict[str, Any]:
-        """Bus bandwidth as nccl-tests count it, 2 (n - 1) / n of the buffer in the time of an all-reduce."""
+        """Measure bus bandwidth as nccl-tests define it: 2 (n - 1) / n of the buffer per time of an all-reduce."""
         distributed = self.torch.distributed
         backend = "nccl" if self.on_gpu else "gloo"
-        # One host, and in a container without a network: nothing but the loopback is there to meet on.
+        # One host, and in a container without a network: only the loopback is available to meet on.
         os.environ.update(NCCL_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo")
-        # Host memory by CUDA needs NUMA calls that Docker forbids, and not every NCCL notices; /dev/shm always works.
+        # CUDA host memory needs NUMA calls that Docker forbids, and not every NCCL notices; /dev/shm always works.
         os.environ["NCCL_CUMEM_HOST_ENABLE"] = "0"
         distributed.init_process_group(
             backend,

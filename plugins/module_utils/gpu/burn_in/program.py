@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workload as one zip archive that Python runs (zipapp), for an interpreter that has nothing of this project."""
+"""Packs the workload into a zip archive that Python runs (zipapp), for an interpreter without this project's code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAIN = b"from burn_in.workload import main\nmain()\n"
 
 
 def program() -> str:
-    """The archive in base64, as the interpreter is told to read it (`runs.START`)."""
+    """Return the archive in base64, the form that the interpreter's start code expects (`runs.START`)."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("__main__.py", MAIN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the burn-in workload is started, how its document is read, and for how long what it found holds."""
+"""How the burn-in workload is started, how its document is read, and how long its result stays valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..health import sentence
 RECORD_PATH = "/var/lib/firstlight/gpu-burn-in.json"
 SOURCE = "burn-in"
 GRACE = 30
-"""Seconds by which the workload ends before its time limit: what it knows by then is more than a kill would leave."""
+"""Seconds before its time limit at which the workload ends itself: its partial results beat those of a kill."""
 START = """
 import base64, os, runpy, sys
 memory = os.memfd_create("burn_in")
@@ -26,22 +26,22 @@ with open(memory, "wb", closefd=False) as archive:
     archive.write(base64.b64decode(sys.stdin.buffer.read()))
 runpy.run_path(f"/proc/self/fd/{memory}", run_name="__main__")
 """
-"""What the interpreter runs: the archive comes on its standard input, and nothing is written to a disk."""
+"""The program that the interpreter runs: it reads the archive from standard input and writes nothing to disk."""
 
 
 def workload_arguments(device: str, seconds: float, timeout: float, unified: bool) -> list[str]:
-    """What its interpreter is told; the program itself comes on standard input."""
+    """Arguments of the workload's interpreter; the program itself arrives on standard input."""
     limit = max(timeout - GRACE, timeout / 2)
     shared = ["--unified"] if unified else []
     return ["-c", START, "--device", device, "--seconds", f"{seconds:g}", "--time-limit", f"{limit:g}", *shared]
 
 
 def container_arguments(image: str, name: str, device: str, workload: Sequence[str]) -> list[str]:
-    """The command that runs it in a container: nothing is pulled, no network, nothing of the host but its GPUs.
+    """The command that runs the workload in a container: no pull, no network, nothing of the host but its GPUs.
 
-    The GPUs' processes talk over shared memory, of which a container has too little by itself.
+    The GPUs' processes communicate over shared memory, of which a container has too little by default.
     """
-    # An image may ask for less than nvidia-smi, which tells clocks and power meanwhile.
+    # An image may request fewer capabilities than nvidia-smi needs, which samples clocks and power meanwhile.
     gpus = ["--gpus", "all", "--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"] if device == "cuda" else []
     return [
         *("docker", "run", "--rm", "--interactive", "--pull=never", "--network=none", "--ipc=private"),
@@ -51,7 +51,7 @@ def container_arguments(image: str, name: str, device: str, workload: Sequence[s
 
 
 def read_document(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The workload's document in what was printed, and what is wrong with it. Images print greetings of their own."""
+    """Extract the workload's document from its output, and list its problems. Images print greetings of their own."""
     begin = text.find('{\n "workload"')
     if begin < 0:
         return {}, (f"no result in what it printed: {quoted(text)}" if text.strip() else "it printed nothing",)
@@ -65,7 +65,7 @@ def read_document(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def hashed(uuid: str) -> str:
-    """A GPU in a record: it can be told from others, and nobody learns its UUID."""
+    """Hash a GPU's UUID for a record: it stays distinguishable without being disclosed."""
     return hashlib.sha256(uuid.removeprefix("GPU-").strip().lower().encode()).hexdigest()[:16]
 
 
@@ -76,13 +76,13 @@ def without_uuids(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def valid_for(driver: str | None, uuids: Iterable[str], engine: str, device: str) -> dict[str, Any]:
-    """What a result holds for: other GPUs, another driver or another engine are to be tried again."""
+    """What a result is valid for: other GPUs, another driver or another engine need a new run."""
     gpus = sorted(hashed(uuid) for uuid in uuids)
     return {"workload": FORMAT, "driver": driver, "gpus": gpus, "engine": engine, "device": device}
 
 
 def recorded(text: str | None, valid: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The record, when there is one and it holds for what is there now."""
+    """Parse a record; None if there is none or it is not valid for the current GPUs, driver and engine."""
     try:
         record = json.loads(text or "")
     except ValueError:
@@ -93,12 +93,12 @@ def recorded(text: str | None, valid: Mapping[str, Any]) -> dict[str, Any] | Non
 
 
 def evaluate_document(document: Mapping[str, Any], problems: Sequence[str], expected: Expected) -> list[Check]:
-    """Every check of one run."""
+    """Return every check of one run."""
     return check_burn_in([Reading(KIND, dict(document), tuple(problems), source=SOURCE)], expected)
 
 
 def wrong_lines(checks: Iterable[Check], accepted: Iterable[str] = ()) -> list[str]:
-    """One line for each check that is not content and that nobody accepts as it is."""
+    """One line for each check that is neither content nor accepted."""
     fine = set(accepted)
     return [
         sentence(one["id"], one["expected"], one)
@@ -108,7 +108,7 @@ def wrong_lines(checks: Iterable[Check], accepted: Iterable[str] = ()) -> list[s
 
 
 def check_lines(checks: Iterable[Check]) -> list[str]:
-    """Every check for people: the verdict, what was found and what was expected."""
+    """One line for each check, for people: the verdict, what was found and what was expected."""
     return [
         f"{str(one['verdict']).replace('_', ' '):<16}{one['id']}: {one['observed']} ({one['expected']})"
         for one in checks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clocks, power, temperature and reasons for lower clocks while the GPUs work, as nvidia-smi tells them."""
+"""Samples clocks, power, temperature and slowdown reasons from nvidia-smi while the GPUs work."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from .messages import one_line
 
 MARGIN = 1.0
-"""Seconds at the begin of a phase that are not sampled: clocks and power are still on their way."""
+"""Seconds at the start of a phase that are not sampled, as clocks and power are still settling."""
 PAUSE = 0.2
-"""Seconds between two questions."""
+"""Seconds between two samples."""
 MOST_PROBLEMS = 3
-"""A tool that failed this often is not asked again."""
+"""Failures of the tool after which it is not asked again."""
 SAMPLED = ("index", "uuid", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
 SUMMARISED = {
     "sm_mhz": "clocks.sm",
@@ -26,7 +26,7 @@ SUMMARISED = {
     "temperature_c": "temperature.gpu",
 }
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-"""The new name and the one before driver 535.54."""
+"""The current field name and the one before driver 535.54."""
 NOT_TOLD = frozenset({"N/A", "[N/A]", "[Not Supported]"})
 REASON_BITS = {
     0x1: "gpu_idle",
@@ -42,7 +42,7 @@ REASON_BITS = {
 
 
 class Sampler(threading.Thread):
-    """Asks nvidia-smi again and again while the GPUs work; a tool that hangs costs samples and nothing else."""
+    """Polls nvidia-smi while the GPUs work; if the tool hangs, only samples are lost."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Sampler(threading.Thread):
         self.done = threading.Event()
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Sample until `done` is set or the tool has failed too often."""
         reasons = list(REASONS)
         while not self.done.is_set():
             begin = time.monotonic()
@@ -67,7 +67,7 @@ class Sampler(threading.Thread):
             self.done.wait(PAUSE)
 
     def of_gpu(self, gpu: dict[str, Any]) -> dict[str, Any]:
-        """By phase: clocks, power, temperature and the reasons for lower clocks that were in force."""
+        """Summarise a GPU's clocks, power, temperature and active slowdown reasons by phase."""
         found = {}
         for name, begin, end in gpu["phases"]:
             rows = [row for at, row in self.rows if begin + MARGIN <= at <= end and self._belongs(row, gpu)]
@@ -81,7 +81,7 @@ class Sampler(threading.Thread):
 
 
 def _ask(fields: Iterable[str]) -> list[list[str]] | str:
-    """One row a GPU, or why there is none. Warnings that it prints among them are no rows."""
+    """Query one row per GPU, or return why there is none. Warnings printed among the rows are dropped."""
     names = list(fields)
     command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader,nounits"]
     try:
@@ -111,7 +111,7 @@ def _summary(rows: list[list[str]]) -> dict[str, Any]:
 
 
 def _reasons(cells: Sequence[str]) -> dict[str, int] | str | None:
-    """In how many samples each reason was in force; None where one could not be read, N/A where the GPU tells none."""
+    """Count the samples in which each reason was active; None if one is unreadable, N/A if the GPU reports none."""
     counts: dict[str, int] = {}
     if all(cell in NOT_TOLD for cell in cells):
         return "N/A"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The burn-in workload: a program of its own, which needs Python and PyTorch and nothing else.
 
-`program` packs it and its parts into one archive, which is given to an interpreter on standard input, in a container or
-in a virtual environment. It prints one JSON document: what every GPU computed, how fast, and what clocks, power and
-temperature did meanwhile. It evaluates nothing.
+`program` packs it and its parts into one archive, which is fed to an interpreter on standard input, in a container or
+in a virtual environment. It prints one JSON document: what every GPU computed, how fast, and the clocks, power and
+temperature meanwhile. It evaluates nothing.
 
-Each GPU has a process of its own, and all of them work at the same time, as they will when they serve: a power supply
-or a fan that is too small shows only then. The process that starts them never touches CUDA, so that a GPU that hangs
-cannot keep it from telling what it knows when the time is up.
+Each GPU has a process of its own, and all of them work at the same time, as they will when they serve: only then does a
+power supply or fan that is too small show. The process that starts them never touches CUDA, so that a GPU that hangs
+cannot keep it from reporting its results when the time is up.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from .messages import one_line
 from .sampling import Sampler
 
 FORMAT = 2
-"""Of the document; one that its reader does not know is not evaluated."""
+"""The version of the document; a reader does not evaluate a version it does not know."""
 PATIENCE = 3.0
-"""Seconds for a process that has told everything to end, and for one that was killed to go."""
+"""Seconds for a process that has reported everything to end, and for a killed one to go away."""
 LONGEST_COUNT = 60.0
-"""Seconds for CUDA to say how many devices there are; with eight GPUs and no persistence it takes ten."""
+"""Seconds for CUDA to count its devices; with eight GPUs and no persistence mode it takes ten."""
 
 
 def _apart(work: Callable[..., None], *arguments: Any) -> None:
-    """What each process of its own begins with: it lets go of our outputs.
+    """Run `work` in a child process after detaching it from our outputs.
 
-    Who reads them waits until nobody holds them any more, and a process that hangs in a driver may do so for ever.
+    A reader of our outputs waits until every holder has closed them, and a process that hangs in a driver may never do
+    so.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -49,7 +50,7 @@ def _apart(work: Callable[..., None], *arguments: Any) -> None:
 
 
 def _devices(torch: Any, pipe: Any) -> None:
-    """In a process of its own: asking CUDA for its devices is the first thing that can hang."""
+    """Count the devices, in a child process: asking CUDA for them is the first thing that can hang."""
     try:
         pipe.send(torch.cuda.device_count())
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
@@ -74,7 +75,7 @@ def _count(torch: Any, context: Any, deadline: float) -> int | str:
 
 
 def _end(*processes: Any, patience: float) -> None:
-    """Kill what is still there after a while; one that the kernel does not let go is left to the kernel."""
+    """Wait for the processes, then kill the remaining ones; those that the kernel does not release are left to it."""
     for last, seconds in ((False, patience), (True, PATIENCE)):
         until = time.monotonic() + seconds
         for process in processes:
@@ -96,7 +97,7 @@ def _keep(gpu: dict[str, Any], facts: dict[str, Any]) -> None:
 
 
 def _listen(pipes: dict[Any, dict[str, Any]], deadline: float) -> None:
-    """Take what the workers tell until all are done or the time is up."""
+    """Receive the workers' facts until all are done or the time is up."""
     while pipes:
         left = deadline - time.monotonic()
         if left <= 0:
@@ -112,7 +113,7 @@ def _listen(pipes: dict[Any, dict[str, Any]], deadline: float) -> None:
 
 
 def _received(pipe: Any) -> dict[str, Any] | None:
-    """What a worker told; None when it is gone."""
+    """Receive a worker's facts; None if it is gone."""
     try:
         facts: dict[str, Any] = pipe.recv()
     except (EOFError, OSError):
@@ -121,12 +122,12 @@ def _received(pipe: Any) -> dict[str, Any] | None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """The whole document."""
+    """Run the workload and return the whole document."""
     began = time.monotonic()
     deadline = began + options.time_limit
     document: dict[str, Any] = {"workload": FORMAT, "device": options.device, "gpus": [], "problems": []}
     os.environ.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUBLAS_WORKSPACE_CONFIG=":4096:8")
-    # Every GPU is to be tried, also those that an image or a login hides.
+    # Every GPU is to be tested, including those that an image or a login hides.
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     try:
         torch: Any = importlib.import_module("torch")
@@ -174,7 +175,7 @@ def _measure(
     done = {gpu["index"]: gpu.pop("done", False) for gpu in document["gpus"]}
     _end(*processes, patience=PATIENCE if all(done.values()) else 0)
     for gpu, process in zip(document["gpus"], processes, strict=True):
-        # One that has told everything may take its time to let go of its GPU, or be killed at that.
+        # One that has reported everything may take its time to release its GPU, or be killed meanwhile.
         if not done[gpu["index"]]:
             gpu["problems"].append(f"its process ended with {process.exitcode}")
     sampler.done.set()
@@ -197,7 +198,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print the document and go, whatever a GPU still holds on to."""
+    """Print the document and exit, whatever a GPU still holds on to."""
     document = run(_options())
     sys.stdout.write(json.dumps(document, indent=1) + "\n")
     sys.stdout.flush()

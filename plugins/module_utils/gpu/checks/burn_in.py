@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of the burn-in, evaluated by the profile: does every GPU compute, right and as fast as it should?
+"""Evaluates the burn-in by the profile: does every GPU compute correctly, and as fast as it should?
 
 The reading's data is the document that the workload prints. The minimums are data of the profile (`burn_in` in
-catalog/hardware); a figure without one is shown and not evaluated.
+catalog/hardware); a figure without a minimum is shown and not evaluated.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from .dcgm import check_dcgm_run
 
 KIND = "burn_in"
 FORMAT = 2
-"""Of the workload's document."""
+"""The version of the workload's document."""
 FP8_RATIO = 1.6
-"""The least that FP8 must be faster than bf16 where a profile says nothing else; its units are twice as fast."""
+"""The least ratio of FP8 to bf16 speed, unless a profile gives another; the FP8 units are twice as fast."""
 LEAST_SIZE = 8192
-"""Rows of a matrix below which a product does not fill a large GPU for long: starting it counts more than computing it,
-and FP8 loses most by that."""
+"""Rows of a matrix below which a product keeps a large GPU busy too briefly: the launch outweighs the computation, most
+of all for FP8.
+"""
 
 RAN = "burn_in.ran"
 _START = "mend what it says (`docker run --rm --gpus all IMAGE nvidia-smi -L` tries an image), then run it again"
@@ -35,12 +36,12 @@ _SLOW = "look at burn_in.clocks, burn_in.throttle and `nvidia-smi` for another p
 
 
 def check_burn_in(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """Every check of every burn-in that was read."""
+    """Return every check of every burn-in reading."""
     return [check for reading in of_kind(readings, KIND) for check in _assessment(reading, expected)]
 
 
 def _assessment(reading: Reading, expected: Expected) -> list[Check]:
-    """A document that somebody has damaged proves nothing."""
+    """Evaluate a document; a damaged one proves nothing and yields a COULD_NOT_CHECK."""
     try:
         return _checks(reading, expected)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -75,7 +76,7 @@ def _checks(reading: Reading, expected: Expected) -> list[Check]:
 
 
 def _of_some(reading: Reading, document: Mapping[str, Any], one: Check) -> Check:
-    """What is right on the GPUs that took part says nothing of those that did not."""
+    """Turn a pass into a COULD_NOT_CHECK: it says nothing of the GPUs that did not take part."""
     why = f"only {_counted(len(document['gpus']))} took part: {one['observed']}"
     return could_not_check(one["id"], reading, one["expected"], why, _RERUN)
 
@@ -90,7 +91,7 @@ def _not_run(reading: Reading, document: Mapping[str, Any], expected: Expected) 
 
 
 def _on_processor(reading: Reading, document: Mapping[str, Any]) -> Check:
-    """It shows that the program runs, and says nothing of any GPU."""
+    """A run on the processor shows that the program works, and says nothing about any GPU."""
     problems = _problems(document)
     if problems:
         return failed(RAN, reading, "a run without problems", problems, "see what it says, then run it again")
@@ -125,7 +126,7 @@ def _has_fp8(expected: Expected) -> bool:
 
 
 def _ratio(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
-    """FP8 that is as fast as bf16 does not run on the FP8 units: a wrong build, or no FP8 kernel for this GPU."""
+    """Check that FP8 outruns bf16, else it bypasses the FP8 units: a wrong build, or no FP8 kernel for this GPU."""
     name, minimum = "burn_in.fp8_ratio", float(_minimums(expected).get("fp8_ratio") or FP8_RATIO)
     want = f"FP8 at least {minimum:g} times as fast as bf16"
     if not _has_fp8(expected):
@@ -139,7 +140,7 @@ def _ratio(reading: Reading, document: Mapping[str, Any], expected: Expected) ->
 
 
 def _rate(reading: Reading, document: Mapping[str, Any], expected: Expected, name: str) -> Check:
-    """A rate against the data sheet's, of which a minimum says how much a healthy GPU reaches in any case."""
+    """Check a rate against the share of the data sheet's figure that a healthy GPU always reaches."""
     rates = expected.hardware.get("tflops") or {}
     kinds: dict[str, tuple[Any, str, str]] = {
         "bf16": (rates.get("bf16"), "bf16_tflops", "TFLOP/s"),
@@ -186,7 +187,7 @@ def _evaluated(
 
 
 def _figures(document: Mapping[str, Any], figure: Callable[[Mapping[str, Any]], float]) -> dict[int, float | None]:
-    """By GPU; None where it was not measured."""
+    """The figure of each GPU; None for one that was not measured."""
     return {gpu["index"]: _measured(gpu, figure) for gpu in document["gpus"]}
 
 
@@ -203,7 +204,7 @@ def _not_measured(document: Mapping[str, Any], missing: Sequence[int]) -> str:
 
 
 def _repeatable(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
-    """Silent corruption: a product that changes from one time or one GPU to the next, or is wrong."""
+    """Check for silent corruption: a product that is wrong, or varies between repeats or GPUs."""
     name, gpus = "burn_in.repeatable", document["gpus"]
     want = "the same bits from every repeat and every GPU, and right answers where they are known"
     deviating = [f"GPU {gpu['index']}: {words}" for gpu in gpus for words in _deviations(gpu)]
@@ -260,7 +261,7 @@ def _complete(gpu: Mapping[str, Any], has_fp8: bool) -> bool:
 
 
 def _all_reduce(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
-    """What the GPUs of the host reach together over NVLink or PCIe, as nccl-tests count it."""
+    """Check the all-reduce bandwidth of the host's GPUs over NVLink or PCIe, as nccl-tests computes it."""
     name, minimum = "burn_in.all_reduce", _minimums(expected).get("all_reduce_gb_s")
     want = f"a bus bandwidth of at least {_figure(minimum)} GB/s" if minimum else "no minimum in the profile"
     if expected.gpus < 2:
@@ -276,7 +277,7 @@ def _all_reduce(reading: Reading, document: Mapping[str, Any], expected: Expecte
     if missing or len(found) != expected.gpus:
         why = _not_measured(document, missing) if missing else f"{_counted(len(found))} took part"
         return could_not_check(name, reading, want, why, _RERUN)
-    # All wait for each other: the slowest one's figure is the figure of all.
+    # All wait for each other, so the slowest one's figure is the figure of all.
     slowest = min(value for value in found.values() if value is not None)
     if not minimum:
         return not_applicable(name, reading, want, f"{_figure(slowest)} GB/s, not evaluated")
@@ -294,7 +295,7 @@ def _range(found: Mapping[int, float | None], unit: str) -> str:
 
 
 def _figure(value: float) -> str:
-    """Three digits are more than two runs have in common."""
+    """Format a figure with three digits, which is already more than two runs agree on."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the burn-in copied between each GPU and the host's memory."""
+"""The burn-in's copies between each GPU and the host's memory: how fast they were, and whether they were intact."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REMEDY = (
 
 
 def check_host_copy(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expected) -> Check:
-    """Both directions on every GPU against the profile's minimum, and that what came back is what was sent."""
+    """Check both directions on every GPU against the profile's minimum, and that the data came back unchanged."""
     minimum = (expected.hardware.get("burn_in") or {}).get("host_copy_gb_s")
     name = "burn_in.host_copy"
     want = (

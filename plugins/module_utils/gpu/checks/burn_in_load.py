@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clocks, power and the driver's reasons for lower clocks did while the GPUs worked at their hardest."""
+"""Checks of clocks, power and slowdown reasons while the burn-in loaded the GPUs fully."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ..expected import Expected
 HARD = ("bf16", "fp8")
 """The phases that load a GPU fully."""
 OVER_LIMIT = 1.05
-"""A regulated power draw swings around its limit by this much."""
+"""The factor by which a regulated power draw may exceed its limit, as it swings around it."""
 CAUSES = {
     "hw_thermal_slowdown": "the GPU is too hot: check fans, air flow, dust and the temperature of the air that goes in",
     "sw_thermal_slowdown": "the GPU is too hot: check fans, air flow, dust and the temperature of the air that goes in",
     "hw_power_brake_slowdown": "the power supply holds the GPU back: check supplies, cables and the rack's budget",
     "hw_slowdown": "the board holds the GPU back: check temperature, power supplies and cables",
 }
-"""Reasons for lower clocks that are a fault, with what to do."""
+"""Slowdown reasons that are faults, with the remedy for each."""
 HARMLESS = frozenset({"gpu_idle", "applications_clocks_setting", "sw_power_cap", "sync_boost", "display_clock_setting"})
-"""A full load draws what the limit allows, so that the limit sets the clocks: that is how these GPUs work."""
+"""Reasons that are no faults. A full load draws all the limit allows, so the limit sets the clocks, by design."""
 
 _UNSAMPLED = "nvidia-smi told nothing while the GPU worked"
 _AGAIN = "see that nvidia-smi answers where the burn-ins, then run it again"
 
 
 def check_throttle(reading: Reading, gpus: Sequence[Mapping[str, Any]]) -> Check:
-    """Whether heat or the power supply held a GPU back."""
+    """Check that neither heat nor the power supply held a GPU back."""
     name, want = "burn_in.throttle", "no slowdown by heat or by the power supply under load"
     bad: dict[str, list[int]] = {}
     unread, strange, silent = [], [], []
@@ -62,7 +62,7 @@ def check_throttle(reading: Reading, gpus: Sequence[Mapping[str, Any]]) -> Check
 
 
 def check_clocks(reading: Reading, gpus: Sequence[Mapping[str, Any]], minimum: Any) -> Check:
-    """Whether the clocks under load are what the power limit leaves of them, not a setting that somebody forgot."""
+    """Check that clocks under load are as high as the power limit allows, and not held down by a forgotten setting."""
     name = "burn_in.clocks"
     shares: dict[int, tuple[float, float, float]] = {}
     unread, silent = [], []
@@ -98,7 +98,7 @@ def check_clocks(reading: Reading, gpus: Sequence[Mapping[str, Any]], minimum: A
 
 
 def check_power(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expected) -> Check:
-    """Whether a GPU keeps to its limit, on which the power supplies and the rack's budget rely."""
+    """Check that each GPU keeps to its power limit, on which the power supplies and the rack's budget rely."""
     name, want = "burn_in.power", f"no more than its limit, {OVER_LIMIT - 1:.0%} over at most"
     over, unread, silent, told = [], [], [], []
     for gpu in gpus:
@@ -124,13 +124,13 @@ def check_power(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: E
 
 
 def peak_power(gpu: Mapping[str, Any]) -> float | None:
-    """The most that a GPU drew in any phase, W."""
+    """The highest power draw of a GPU in any phase, in W."""
     draws = [load["power_w"]["most"] for load in (gpu.get("load") or {}).values() if load.get("power_w")]
     return max(draws) if draws else None
 
 
 def power_limit(gpu: Mapping[str, Any]) -> float | None:
-    """What it may draw, W, as the driver told it during the run."""
+    """The power limit of a GPU in W, as the driver reported it during the run."""
     limits = [load["power_limit_w"] for load in (gpu.get("load") or {}).values() if load.get("power_limit_w")]
     return max(limits) if limits else None
 
@@ -143,7 +143,7 @@ def _loads(gpu: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _unsampled(gpu: Mapping[str, Any]) -> bool:
-    """Whether it worked hard while nobody looked."""
+    """Whether a phase of full load has no samples."""
     seen = {phase for phase, _ in _loads(gpu)}
     return not seen or any(phase in gpu["phases"] and phase not in seen for phase in HARD)
 

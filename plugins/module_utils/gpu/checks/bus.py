@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PCI bus beside the driver: GPUs that the bus has and the driver lacks, NVSwitches, and GPUDirect RDMA."""
+"""The PCI bus against the driver: GPUs that the driver lacks, NVSwitches, and GPUDirect RDMA."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..partition import RUN_BY_HOST
 _SMI = ("query-gpu", "smi-xml", "smi-q", "smi-table")
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 _FIRST_WITH_DMA_BUF = (5, 12)
-"""The first kernel whose RDMA devices take a GPU's memory as a dma-buf."""
+"""The first kernel whose RDMA devices accept a GPU's memory as a dma-buf."""
 _NAMED = 8
 _COLD = (
     "look for Xid 79 and RmInitAdapter in `dmesg` and boot the host cold; when the GPU does not come back, reseat the "
@@ -23,7 +23,7 @@ _COLD = (
 
 
 def check_bus(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """What is on the PCI bus, and what the kernel has loaded for it."""
+    """Check the devices on the PCI bus, and the modules that the kernel has loaded for them."""
     checks: list[Check] = []
     for reading in of_kind(readings, "lspci"):
         checks += [_gpus(reading, readings, expected), _nvswitches(reading, expected)]
@@ -67,14 +67,14 @@ def _gpus(reading: Reading, readings: Sequence[Reading], expected: Expected) -> 
 
 
 def _addresses(reading: Reading) -> set[str]:
-    """The GPUs of a reading by address; none where one has none."""
+    """The PCI addresses of a reading's GPUs; empty unless every GPU has a distinct one."""
     gpus = reading.data.get("gpus") or ()
     found = {str(gpu["bus"]) for gpu in gpus if gpu.get("bus")}
     return found if len(found) == len(gpus) else set()
 
 
 def _is_whole(reading: Reading) -> bool:
-    """Whether a GPU that is not in it does not answer, and was not merely cut off."""
+    """Whether a GPU missing from this reading does not answer, rather than having been cut off."""
     data = reading.data
     if data.get("trouble"):
         return True
@@ -108,7 +108,7 @@ def _nvswitches(reading: Reading, expected: Expected) -> Check:
 
 
 def _peermem(reading: Reading, readings: Sequence[Reading], expected: Expected) -> Check:
-    """RDMA between GPUs and network cards: by a module of the driver's, or by dma-buf, which needs none."""
+    """Check RDMA between GPUs and network cards: by a module of the driver, or by dma-buf, which needs none."""
     name, wanted = "gpu.peermem", "GPUDirect RDMA: the module nvidia_peermem, or dma-buf"
     if expected.unified:
         return not_applicable(name, reading, wanted, "the GPU's memory is the host's: it is not supported, nor needed")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVIDIA's own diagnostic found, of a capture or of the burn-in."""
+"""Checks of the results of NVIDIA's own diagnostic, from a capture or from the burn-in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAULT = (
     "it is replaced"
 )
 _SOFTWARE = "deployment"
-"""The category of checks that need no plugin; of these some do not apply to a host, and say so."""
+"""The category of checks that need no plugin; those of them that do not apply to a host say so."""
 _PLUGINS = (
     "a plugin that is not installed is left out without a word: install the package of the driver's CUDA "
     "(datacenter-gpu-manager-4-cuda13) beside datacenter-gpu-manager-4-core, in the same version, and run it again"
@@ -28,12 +28,12 @@ _AGAIN = "see that `systemctl status nvidia-dcgm` runs and nothing else uses the
 
 
 def check_dcgm(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """The diagnostic in every capture of one."""
+    """Evaluate the diagnostic in every capture that contains one."""
     return [evaluate_dcgm(reading, reading.data, reading.problems, expected) for reading in of_kind(readings, KIND)]
 
 
 def check_dcgm_run(reading: Reading, run: Any, expected: Expected) -> Check:
-    """The diagnostic that the burn-in asked for, as its document has it."""
+    """Evaluate the diagnostic that the burn-in ran, as recorded in its document."""
     if not isinstance(run, Mapping):
         return not_applicable(NAME, reading, _wanted(expected), "the diagnostic was not asked for")
     if run.get("absent"):
@@ -42,7 +42,7 @@ def check_dcgm_run(reading: Reading, run: Any, expected: Expected) -> Check:
 
 
 def evaluate_dcgm(reading: Reading, data: Mapping[str, Any], problems: Sequence[str], expected: Expected) -> Check:
-    """A test that fails decides, then anything that is not known; what passes must be told of every GPU."""
+    """Evaluate the diagnostic: a failed test decides, then anything unknown; a pass must cover every GPU."""
     wanted, tests = _wanted(expected), data.get("tests") or []
     wrong = _by_test([one for one in tests if one["status"] == "fail"])
     if wrong:
@@ -81,7 +81,7 @@ def _wanted(expected: Expected) -> str:
 
 
 def _by_test(tests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line a test: its GPUs, and the first thing that it says."""
+    """One line per test: its GPUs, and its first message."""
     found: dict[str, tuple[list[int], list[str]]] = {}
     for one in tests:
         gpus, says = found.setdefault(str(one["name"]), ([], []))

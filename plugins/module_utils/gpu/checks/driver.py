@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the driver: its version, whether module, library and tool are of one release, and which module it is."""
+"""Checks of the driver: its version, whether module, library and tool are of one release, and the module's flavour."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..expected import Expected
 _KINDS = ("query-gpu", "smi-q", "smi-xml", "smi-table", "smi-version", "proc-version")
 _VERSION_KINDS = ("smi-version", "proc-version")
 _OLDEST = {"9.0": "525", "10.0": "570", "10.3": "580", "12.0": "570", "12.1": "580"}
-"""The first branch of the driver that knows a GPU of this compute capability."""
+"""The first driver branch that supports GPUs of this compute capability."""
 _OPEN_ONLY = "10"
-"""From this major compute capability on there is no other module than the open one."""
+"""From this major compute capability on, the open module is the only one."""
 _REBOOT = "reboot the host, so that the module that is installed is the one that is loaded"
 
 
 def check_driver(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """The driver's checks by the readings of one host."""
+    """The checks of the driver by the readings of one host."""
     told = of_kind(readings, *_KINDS)
     checks = [check for reading in told for check in (*_version(reading, expected), *_flavour(reading, expected))]
     return [*checks, *_match(told)]
@@ -44,7 +44,7 @@ def _version(reading: Reading, expected: Expected) -> Iterator[Check]:
 
 
 def _unversioned(reading: Reading, wanted: str) -> Iterator[Check]:
-    """A source that is there for the version and has none."""
+    """The verdict on a source that should state the version and does not."""
     if reading.data.get("loaded") is False:
         remedy = "load the module (`modprobe nvidia`) and see in `dmesg` why it is not loaded; after a change, reboot"
         yield failed("driver.version", reading, wanted, "no module is loaded", remedy)
@@ -69,7 +69,7 @@ def _flavour(reading: Reading, expected: Expected) -> Iterator[Check]:
 
 
 def _match(readings: Sequence[Reading]) -> Iterator[Check]:
-    """One verdict a source, and one between sources: all parts of a driver are of one release."""
+    """One verdict per source, and one between sources: all parts of a driver must be of one release."""
     wanted = "module, library and tool of one version"
     seen: list[tuple[str, str, Reading]] = []
     for reading in readings:
@@ -87,7 +87,7 @@ def _match(readings: Sequence[Reading]) -> Iterator[Check]:
 
 
 def _parts(reading: Reading) -> list[tuple[str, str]]:
-    """Which version this source says each part has."""
+    """The version of each part of the driver, according to this source."""
     data = reading.data
     found = [("module", data.get("driver")), ("tool", data.get("tool")), ("library", data.get("library"))]
     firmware = {gpu["gsp_firmware_version"] for gpu in data.get("gpus") or () if gpu.get("gsp_firmware_version")}
@@ -100,7 +100,7 @@ def _agree(wanted: str, reading: Reading, parts: Sequence[tuple[str, str]]) -> I
         return
     versions = dict.fromkeys(version for _, version in parts)
     whole = max(versions, key=len)
-    # The library's version comes without its last part: 590.48 is 590.48.01.
+    # The library's version lacks its last part: 590.48 is 590.48.01.
     if all(whole == version or whole.startswith(f"{version}.") for version in versions):
         yield passed("driver.match", reading, wanted, whole)
         return

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric manager of an NVSwitch system: its service, its version, its log, and the state of the fabric it has made.
+"""Checks of the fabric manager of an NVSwitch system: its service, version and log, and the state of its fabric.
 
 The state that a GPU reports is the driver's memory of what the fabric manager once did: it stays Completed for days
-after the fabric manager has died. So it is believed only where the service runs and has the driver's version.
+after the fabric manager has died. So it is believed only if the service runs and has the driver's version.
 
-In a guest whose fabric the owner of its host runs (partition.py) there is no service to look at: the driver asks that
-fabric manager itself, over the NVLinks, whenever it is loaded, and the state of the GPUs is all that tells.
+In a guest whose fabric is run by the owner of its host (partition.py) there is no service to examine: the driver
+queries that fabric manager itself, over the NVLinks, whenever it is loaded, and the state of the GPUs is the only
+evidence.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _NAMED = 8
 
 
 def check_fabric_manager(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """fabric_manager.service, .version, .log and .state, from all readings of one host together."""
+    """Return fabric_manager.service, .version, .log and .state, from all readings of one host together."""
     managers = of_kind(readings, "fabricmanager")
     stated = [one for one in readings if any(map(_has_state, _gpus(one)))]
     known = any(one.understood for one in managers)
@@ -76,9 +77,9 @@ def check_fabric_manager(readings: Sequence[Reading], expected: Expected) -> lis
 
 
 def _needless(reading: Reading, known: bool) -> Check:
-    """No NVSwitch, so nothing for it to do: then an absent, idle or failed service is as right as a running one.
+    """Without an NVSwitch it has nothing to do: an absent, idle or failed service is as fine as a running one.
 
-    `known`: another text tells of it, so that one without a word (the log of a service that is not there) may be empty.
+    `known`: another text reports on it, so that an empty one (the log of a service that is not there) is acceptable.
     """
     if not reading.understood and not known:
         return could_not_check(SERVICE, reading, "no fabric manager is needed", _some(reading.problems))
@@ -88,13 +89,13 @@ def _needless(reading: Reading, known: bool) -> Check:
 
 
 def _told(reading: Reading) -> str:
-    """The state of the service in one word of systemd's, or of its log."""
+    """The state of the service in one word, from systemd or from its log."""
     unit = reading.data.get("unit") or {}
     return str(unit.get("active") or unit.get("load") or reading.data.get("log_state") or "not told")
 
 
 def _of_guest(reading: Reading, known: bool) -> Check:
-    """In a guest without NVSwitches it is absent, idle or has ended at once; one that runs has found something."""
+    """In a guest without NVSwitches it is absent, idle or has exited at once; a running one has found something."""
     if not reading.understood and not known:
         return could_not_check(SERVICE, reading, _NOT_HERE, _some(reading.problems))
     if _told(reading) == "active":
@@ -103,7 +104,7 @@ def _of_guest(reading: Reading, known: bool) -> Check:
 
 
 def _guest_states(readings: Sequence[Reading], stated: Sequence[Reading], expected: Expected) -> list[Check]:
-    """The state is the only proof of this fabric, so that it is missed where no tool tells it."""
+    """Check the state in a guest. It is the only proof of this fabric, so its absence is reported, too."""
     if stated:
         return [_state(one, expected, NOT_APPLICABLE, NOT_APPLICABLE) for one in stated]
     asked = of_kind(readings, *_STATE_KINDS)[:1]
@@ -111,7 +112,7 @@ def _guest_states(readings: Sequence[Reading], stated: Sequence[Reading], expect
 
 
 def _together(checks: Sequence[Check]) -> str:
-    """What is known from all sources: one that proves it outweighs one that is silent."""
+    """The combined verdict of all sources: one that proves it outweighs one that is silent."""
     verdicts = [str(one["verdict"]) for one in checks]
     return PASS if PASS in verdicts and FAIL not in verdicts else worst(verdicts)
 
@@ -125,7 +126,10 @@ def _some(sentences: Sequence[str]) -> str:
 
 
 def _service(reading: Reading, by_systemd: bool) -> Check | None:
-    """None where the text is about something else, as its version alone. `by_systemd`: a text has the unit's state."""
+    """Check the service; None if the text is only about something else, such as the version.
+
+    `by_systemd`: some text has the unit's state.
+    """
     data = reading.data
     unit: Mapping[str, Any] = data.get("unit") or {}
     if not reading.understood:
@@ -153,7 +157,7 @@ def _service(reading: Reading, by_systemd: bool) -> Check | None:
 
 
 def _by_log(reading: Reading, cause: str, by_systemd: bool) -> Check | None:
-    """A log says how a start went, not whether it still runs: where systemd was asked, its answer counts."""
+    """Evaluate the log, which shows how a start went, not whether the service still runs; systemd's answer decides."""
     data = reading.data
     state = data.get("log_state")
     if state and by_systemd:
@@ -170,7 +174,7 @@ def _by_log(reading: Reading, cause: str, by_systemd: bool) -> Check | None:
 
 
 def _log(reading: Reading) -> Check | None:
-    """What it wrote since its last start; None where the text has no log, or the service's own check tells it."""
+    """Check the log since the last start; None if there is no log, or if the service's own check covers it."""
     data = reading.data
     expected = "switches configured, and no error since"
     absent = (data.get("unit") or {}).get("load") == "not-found"
@@ -206,7 +210,7 @@ def _cause(data: Mapping[str, Any]) -> str:
 
 
 def _mend(data: Mapping[str, Any]) -> tuple[str, str | None]:
-    """What to do; a restart helps only where nothing else keeps it from running."""
+    """The remedy and its command; a restart helps only if nothing else keeps the service from running."""
     if "mismatch" in data:
         return _REMEDY_VERSION, None
     if data.get("nothing_to_do") or data.get("wrong_topology"):
@@ -215,7 +219,7 @@ def _mend(data: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def _fatal_errors(managers: Sequence[Reading]) -> list[Check]:
-    """Fatal faults of switches that it has logged; the kernel's log is where their absence shows."""
+    """Report fatal NVSwitch errors that it has logged; their absence can only be shown by the kernel's log."""
     checks = []
     for reading in managers:
         fatal = [one for one in reading.data.get("sxids") or [] if one["fatal"]]
@@ -230,7 +234,7 @@ def _fatal_errors(managers: Sequence[Reading]) -> list[Check]:
 
 
 def _driver(readings: Sequence[Reading]) -> tuple[str, Reading] | None:
-    """The driver's version as the first source tells it that knows: the kernel's own word comes first."""
+    """The driver's version from the first source that has it, starting with the kernel's own."""
     for kind in _DRIVER_KINDS:
         for reading in of_kind(readings, kind):
             told = reading.data.get("driver")
@@ -267,7 +271,7 @@ def _versions(managers: Sequence[Reading], driver: tuple[str, Reading] | None, e
 
 
 def _gpus(reading: Reading) -> list[dict[str, Any]]:
-    """The GPUs that a reading tells the fabric's state of, in the words of --query-gpu."""
+    """The GPUs whose fabric state a reading reports, with the field names of --query-gpu."""
     if reading.kind in _STATE_KINDS:
         return list(reading.data.get("gpus") or ())
     if reading.kind == "fabricmanager":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one GPU's fields mean for each check: right, wrong, nothing that it has, or not told."""
+"""Evaluates one GPU's fields for each check: right, wrong, not applicable, or untold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..expected import Expected
 
 Finding = tuple[Literal["right", "wrong", "none", "untold"], str]
-"""What a rule finds, and in which words: `none` is what this hardware does not have, `untold` what the text lacks."""
+"""The verdict of a rule and its text: `none` is what this hardware lacks, `untold` what the output lacks."""
 
 Gpu = Mapping[str, Any]
 _UNTOLD: Finding = ("untold", "")
@@ -23,7 +23,7 @@ SLOWED = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake_slowdown",
 }
-"""Reasons for lower clocks that are faults; idle, the power cap and settings are none."""
+"""Reasons for lower clocks that are faults; idling, the power cap and settings are not."""
 _KNOWN_REASONS = 0x1FF
 VOLATILE, AGGREGATE = "ecc.errors.uncorrected.volatile", "ecc.errors.uncorrected.aggregate"
 _BUSY = 50.0
@@ -40,16 +40,16 @@ PRODUCTS = {
     "A100-SXM4-80GB": "an A100 SXM of 80 GB",
     "A100-SXM4-40GB": "an A100 SXM of 40 GB",
 }
-"""What GPUs of these names are, for somebody who named the wrong profile."""
+"""What GPUs of these names are, for users who chose the wrong profile."""
 
 
 def _switch(gpu: Gpu, field: str) -> Any:
-    """The field's value; `untold` where it is absent."""
+    """The field's value, or "untold" if the field is absent."""
     return gpu.get(field, "untold")
 
 
 def evaluate_name(gpu: Gpu, expected: Expected) -> Finding:
-    """The product that the profile is for; other words for it are told where they are known."""
+    """The name must be that of the profile's product; a known other product is described in the message."""
     name = gpu.get("name")
     if name is None:
         return _UNTOLD
@@ -66,7 +66,7 @@ def _plain(name: str) -> str:
 
 
 def evaluate_memory(gpu: Gpu, expected: Expected) -> Finding:
-    """Within one per cent of the profile's figure; none where the memory is the host's."""
+    """The memory must be within one per cent of the profile's figure; `none` if the host's memory is shared."""
     total = _switch(gpu, "memory.total")
     if total == "untold":
         return _UNTOLD
@@ -79,7 +79,7 @@ def evaluate_memory(gpu: Gpu, expected: Expected) -> Finding:
 
 
 def evaluate_mig(gpu: Gpu, _expected: Expected) -> Finding:
-    """Off, and off after the next reset."""
+    """MIG must be off, and stay off after the next reset."""
     now, after = _switch(gpu, "mig.mode.current"), gpu.get("mig.mode.pending")
     if now is True or after is True:
         return "wrong", "MIG is on" if now is True else "MIG is off now and on after the next reset"
@@ -89,7 +89,7 @@ def evaluate_mig(gpu: Gpu, _expected: Expected) -> Finding:
 
 
 def evaluate_ecc(gpu: Gpu, expected: Expected) -> Finding:
-    """On, and on after the next reset."""
+    """ECC must be on, and stay on after the next reset."""
     now, after = _switch(gpu, "ecc.mode.current"), _switch(gpu, "ecc.mode.pending")
     if now is False or after is False:
         return "wrong", "ECC is off" if now is False else "ECC is on now and off after the next reset"
@@ -101,7 +101,7 @@ def evaluate_ecc(gpu: Gpu, expected: Expected) -> Finding:
 
 
 def evaluate_ecc_errors(gpu: Gpu, expected: Expected) -> Finding:
-    """No uncorrectable errors since the driver was loaded; those before are only mentioned."""
+    """There must be no uncorrectable errors since the driver was loaded; earlier ones are only mentioned."""
     for flag, words in (
         (f"{AGGREGATE}.sram.thresholdexceeded", "too many SRAM errors over its life: the threshold is exceeded"),
         ("ecc.unrepairable_memory", "memory that cannot be repaired"),
@@ -115,7 +115,7 @@ def evaluate_ecc_errors(gpu: Gpu, expected: Expected) -> Finding:
     if whole and since is not None:
         return "right", f"0, and {ever} over its life" if ever else "0"
     if ever_whole and ever is not None and whole:
-        # With MIG on, some drivers have no count since loading: then only the one over the board's life tells.
+        # With MIG on, some drivers have no count since loading: then only the lifetime count of the board is left.
         return ("wrong", f"{ever} uncorrectable over its life") if ever else ("right", "0 over its life")
     if gpu.get("ecc.mode.current") is False and whole:
         return "none", "ECC is off"
@@ -125,7 +125,7 @@ def evaluate_ecc_errors(gpu: Gpu, expected: Expected) -> Finding:
 
 
 def _errors(gpu: Gpu, when: str) -> tuple[int | None, bool]:
-    """The sum of the counters (None: all are N/A), and whether all that make up the sum are there."""
+    """The sum of the counters (None: all are N/A), and whether every part of the sum is present."""
     total = f"{when}.total"
     if total in gpu:
         return gpu[total], True
@@ -137,7 +137,7 @@ def _errors(gpu: Gpu, when: str) -> tuple[int | None, bool]:
 
 
 def evaluate_remapped(gpu: Gpu, _expected: Expected) -> Finding:
-    """No row waits to be remapped, none failed, and not too many were."""
+    """No row may be waiting to be remapped or have failed to be, and not too many may have been remapped."""
     pending, failure = _switch(gpu, "remapped_rows.pending"), _switch(gpu, "remapped_rows.failure")
     rows = gpu.get("remapped_rows.uncorrectable")
     if failure is True:
@@ -156,7 +156,7 @@ def evaluate_remapped(gpu: Gpu, _expected: Expected) -> Finding:
 
 
 def evaluate_recovery(gpu: Gpu, _expected: Expected) -> Finding:
-    """The driver does not ask for a reset or a reboot."""
+    """The driver must not ask for a reset or a reboot."""
     if gpu.get("reset_status.reset_required") is True or gpu.get("reset_status.drain_and_reset_recommended") is True:
         return "wrong", "the driver wants a reset"
     action = _switch(gpu, "gpu_recovery_action")
@@ -173,7 +173,7 @@ def evaluate_recovery(gpu: Gpu, _expected: Expected) -> Finding:
 
 
 def evaluate_throttle(gpu: Gpu, _expected: Expected) -> Finding:
-    """Clocks are not held down by heat or a power brake."""
+    """Clocks must not be held down by heat or a power brake."""
     active = _switch(gpu, "clocks_event_reasons.active")
     flags = {name: _switch(gpu, f"clocks_event_reasons.{name}") for name in SLOWED.values()}
     slowed = [name for name, value in flags.items() if value is True]
@@ -189,7 +189,7 @@ def evaluate_throttle(gpu: Gpu, _expected: Expected) -> Finding:
 
 
 def evaluate_persistence(gpu: Gpu, _expected: Expected) -> Finding:
-    """On."""
+    """Persistence mode must be on."""
     mode = _switch(gpu, "persistence_mode")
     if mode == "untold":
         return _UNTOLD
@@ -197,13 +197,13 @@ def evaluate_persistence(gpu: Gpu, _expected: Expected) -> Finding:
 
 
 def evaluate_compute_mode(gpu: Gpu, _expected: Expected) -> Finding:
-    """Default."""
+    """The compute mode must be Default."""
     mode = gpu.get("compute_mode")
     return _UNTOLD if mode is None else ("right" if mode == "Default" else "wrong", str(mode))
 
 
 def evaluate_power(gpu: Gpu, expected: Expected) -> Finding:
-    """The limit of the profile, set and in force."""
+    """The profile's power limit must be set and in force."""
     limits = {name: gpu[name] for name in ("enforced.power.limit", "power.limit") if name in gpu}
     told = {name: value for name, value in limits.items() if value is not None}
     if expected.power_limit_w is None:
@@ -217,7 +217,7 @@ def evaluate_power(gpu: Gpu, expected: Expected) -> Finding:
 
 
 def evaluate_pcie(gpu: Gpu, expected: Expected) -> Finding:
-    """All lanes; and at work the best generation that both ends have."""
+    """All lanes must be in use and, under load, the highest generation that both ends support."""
     if expected.unified:
         return "none", "it is joined to its processor by other means"
     width, most = _switch(gpu, "pcie.link.width.current"), _switch(gpu, "pcie.link.width.max")
@@ -226,7 +226,7 @@ def evaluate_pcie(gpu: Gpu, expected: Expected) -> Finding:
         return "wrong", f"x{width}" + (f" of x{most}" if isinstance(most, int) else "")
     if isinstance(most, int) and most < WIDTH:
         return "wrong", f"x{most} at most"
-    # An idle GPU lowers the generation by itself; only one at work shows the real one.
+    # An idle GPU lowers the generation by itself; only one under load shows the real one.
     if now is not None and best is not None and now < best and (gpu.get("utilization.gpu") or 0) >= _BUSY:
         return "wrong", f"generation {now} of {best} at work"
     if not isinstance(width, int):
@@ -235,7 +235,7 @@ def evaluate_pcie(gpu: Gpu, expected: Expected) -> Finding:
 
 
 def evaluate_temperature(gpu: Gpu, _expected: Expected) -> Finding:
-    """Cool enough, by the margin that the GPU tells or by degrees."""
+    """The temperature must be low enough, by the GPU's own margin or in degrees."""
     now, left = _switch(gpu, "temperature.gpu"), gpu.get("temperature.gpu.tlimit")
     if left is not None and left <= 0:
         return "wrong", f"{left} C from the limit"

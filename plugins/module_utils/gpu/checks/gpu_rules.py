@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be true of every GPU: one rule a check, over the fields of core/parsers/fields.py."""
+"""The rules for every GPU: one rule per check, over the fields of parsers/fields.py."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from .gpu_evaluation import (
 
 @dataclass(frozen=True)
 class Rule:
-    """One check of every GPU. `fields` make it worth asking: where a source has none of them, it is not asked.
+    """One check of every GPU. A source that has none of `fields` is not asked for it.
 
-    `always` are kinds that must tell it, so that its absence is a gap. `command` mends it and is safe to run.
+    `always` lists the kinds that must report it, so that its absence is a gap. `command` fixes it and is safe to run.
     """
 
     id: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nvidia-smi's complaints mean, and what to do about each."""
+"""The meaning of nvidia-smi's error messages, and the remedy for each."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _LOST = (
 
 
 def remedy_for(lines: Iterable[str]) -> str:
-    """What to do about the first complaint that is known; a GPU that is lost needs a cold boot."""
+    """Return the remedy of the first known complaint in the lines; by default that of a lost GPU, a cold boot."""
     said = " ".join(lines).lower()
     return next((remedy for words, remedy in _REMEDIES if words in said), _LOST)
 
 
 def wants_reset(line: str) -> bool:
-    """Whether a complaint is the driver's wish for a reset."""
+    """Whether the driver asks for a reset in this complaint."""
     lowered = line.lower()
     return "requires reset" in lowered or "require reset" in lowered or "reset required" in lowered

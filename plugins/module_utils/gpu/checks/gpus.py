@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a host's GPUs as every form of nvidia-smi tells of them: how many, which, do they answer, how are they."""
+"""Checks of a host's GPUs from every form of nvidia-smi output: their count, kind, responses and condition."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .gpu_trouble import remedy_for, wants_reset
 
 _KINDS = ("query-gpu", "smi-q", "smi-xml", "smi-table", "smi-list", "proc-version")
 _NAMED = 4
-"""GPUs or lines that a message names before it says how many more there are."""
+"""GPUs or lines that a message lists before it only counts the rest."""
 _FIRMWARE = ("vbios_version", "inforom.img")
 _ENGINE = re.compile(r"vllm|sglang|trtllm|tritonserver|\bray::|(?:^|[/.])python[\d.]*(?:$|\s)", re.IGNORECASE)
-"""Processes as which an inference engine shows."""
+"""Names under which the processes of an inference engine appear."""
 _MARKS = ("uuid", "bus", "index")
 _MASKED = re.compile(r"GPU-(?:[0xX*#.-]+|[<\[(]?(?:masked|redacted|hidden|removed|uuid)[>\])]?)", re.IGNORECASE)
-"""A UUID that was taken out of a capture: it tells no GPU from another."""
+"""A UUID that was masked in a capture: it does not distinguish GPUs."""
 
 
 def check_gpus(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """Every check that these readings of one host can tell of; what a source is not made to tell is not asked of it."""
+    """Every check that these readings of one host can decide; a source is only asked for what it should report."""
     return [check for reading in of_kind(readings, *_KINDS) for check in _of(reading, expected)]
 
 
@@ -58,9 +58,9 @@ def _of(reading: Reading, expected: Expected) -> Iterator[Check]:
 
 
 def _distinct(gpus: Sequence[Gpu]) -> int:
-    """GPUs, not rows: a query that repeats itself lists each one again.
+    """Count GPUs, not rows: a query that repeats itself lists each one again.
 
-    The mark that tells most of them apart counts: whoever shows a capture to others often makes all UUIDs the same.
+    The field that distinguishes the most of them counts: captures are often shared with all UUIDs made the same.
     """
     told = [{str(gpu[name]) for gpu in gpus} for name in _MARKS if all(gpu.get(name) is not None for gpu in gpus)]
     apart = [len(values) for values in told if not all(map(_MASKED.fullmatch, values))]
@@ -68,7 +68,7 @@ def _distinct(gpus: Sequence[Gpu]) -> int:
 
 
 def _shortfall(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> str:
-    """Why what is true of these GPUs need not be true of the host's; empty where all of them are there."""
+    """Why a finding about these GPUs may not hold for the whole host; empty if all GPUs are shown."""
     shown, listed = _distinct(gpus), reading.data.get("listed")
     if listed is not None and shown < listed:
         return f"only {shown} of {listed} GPUs are shown"
@@ -105,7 +105,7 @@ def _count(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Iterato
 
 
 def _may_be_cut(reading: Reading, missing: int) -> bool:
-    """Whether missing GPUs may have been in the text: in lines that are not understood, or after an early end."""
+    """Whether missing GPUs may have been in the text: in lines that were not understood, or after an early end."""
     if reading.kind == "smi-table":
         return not reading.data.get("complete") and not reading.data.get("trouble")
     return bool(reading.data.get("cut") or reading.data.get("unread", 0) >= missing)
@@ -136,7 +136,7 @@ def _answer(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Iterat
         if not short and _distinct(gpus) < expected.gpus:
             short = f"{_counted(_distinct(gpus), 'GPU')} of {expected.gpus} answered"
         if short or reading.problems:
-            # What was not understood may be the complaint.
+            # The part that was not understood may be the complaint.
             yield could_not_check("gpu.answer", reading, wanted, _why(reading, short or "not all was understood"))
         else:
             yield passed("gpu.answer", reading, wanted, f"{_counted(_distinct(gpus), 'GPU')} answered")
@@ -152,12 +152,12 @@ def _rule(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expected)
 
 
 def _evaluated(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Check:
-    """One verdict over all GPUs: any that is wrong decides, then any that is not told, then whether all are there."""
+    """One verdict over all GPUs: a wrong one decides, then an untold one, then whether all are shown."""
     name, wanted = rule.id, rule.expected(expected)
     found = [(label(dict(gpu)), *rule.evaluate(gpu, expected)) for gpu in gpus]
     wrong = [f"{who}: {words}" for who, verdict, words in found if verdict == "wrong"]
     if wrong:
-        # On another product than the profile's, the profile's settings may be the wrong ones.
+        # On a product other than the profile's, the profile's settings may not apply.
         meant = all(evaluate_name(gpu, expected)[0] != "wrong" for gpu in gpus)
         return failed(name, reading, wanted, _some(wrong), rule.remedy, rule.command(expected) if meant else None)
     untold = [f"{who}: {words or 'not told'}" for who, verdict, words in found if verdict == "untold"]
@@ -171,7 +171,7 @@ def _evaluated(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expe
         return not_applicable(name, reading, wanted, _some(words))
     silent = [f"{who}: {words}, unlike the others" for who, verdict, words in found if verdict == "none"]
     if silent:
-        # GPUs of one host are of one kind: one that tells nothing where the others do may have a fault.
+        # GPUs of one host are of one kind: one that reports nothing while the others do may have a fault.
         return could_not_check(name, reading, wanted, _some(silent), "look at that GPU with `nvidia-smi -q -i N`")
     short = _shortfall(reading, gpus, expected)
     if short:
@@ -186,7 +186,7 @@ def _reset(reading: Reading) -> Check:
 
 
 def _mig_devices(reading: Reading) -> Check:
-    """`-L` shows partitions, never that there are none: MIG may be on without any."""
+    """Fail `gpu.mig` for listed partitions. `-L` never proves that MIG is off: it may be on without any."""
     rule = next(one for one in RULES if one.id == "gpu.mig")
     owners = sorted({str(one["gpu"]) for one in reading.data["mig"]})
     observed = f"{_counted(len(reading.data['mig']), 'MIG device')} on GPU {', '.join(owners)}"
@@ -237,7 +237,7 @@ def _processes(reading: Reading) -> Iterator[Check]:
     busy = [one for one in listed if "C" in str(one.get("type") or "C").upper()]
     words = [f"GPU {one.get('gpu')}: {one.get('name') or '?'} ({one.get('pid')})" for one in busy]
     if busy and all(_ENGINE.search(str(one.get("name") or "")) for one in busy):
-        # Right while the model is served, and what a crash left behind otherwise: a capture does not tell which.
+        # This is fine while the model is served, and left over from a crash otherwise; a capture does not show which.
         remedy = "when no model is served there, end them: they are left over and hold the memory"
         yield could_not_check("gpu.processes", reading, wanted, f"it may be the engine: {_some(words)}", remedy)
     elif busy:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's log: faults of GPUs (Xid) and switches (SXid), slow PCIe links, ports that lose their link."""
+"""Checks of the kernel log: faults of GPUs (Xid) and switches (SXid), slow PCIe links, ports that lose their link."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..xid import APPLICATION, FATAL, GSP, REBOOT, RESET, meaning
 XID, SXID, PCIE, FLAPS = "kernel.xid", "kernel.sxid", "kernel.pcie", "kernel.flaps"
 
 MOST_LOSSES_A_DAY = 5
-"""Losses of a link in 24 hours that a port may have: a switch that is restarted, a cable that is moved."""
+"""Link losses that a port may have in 24 hours: a switch that is restarted, a cable that is moved."""
 _FAST_GBIT = 100.0
-"""What a GPU's or a fabric port's slot can carry at least; slower devices are no matter of ours."""
+"""The least capacity of a GPU's or fabric port's slot; slower devices are ignored."""
 _IDLE_GT_S = 2.5
 _SPARK_WIDTH, _SPARK_GT_S = 4, 32.0
 _NAMED = 6
@@ -43,7 +43,7 @@ _LETS_SXID = re.compile(r"sxid|xid|nvidia|nvswitch", re.IGNORECASE)
 
 
 def check_kernel(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """kernel.xid and kernel.sxid of every log; kernel.pcie and kernel.flaps where the log can show them."""
+    """Return kernel.xid and kernel.sxid of every log, and kernel.pcie and kernel.flaps if the log can show them."""
     return [one for reading in of_kind(readings, "kernel-log") for one in _log_checks(reading, expected)]
 
 
@@ -65,7 +65,7 @@ def _doubts(reading: Reading, *about: str) -> list[str]:
 
 
 def _cannot_show(reading: Reading, lets_through: re.Pattern[str], driver: str) -> str:
-    """Why it proves nothing that a line is not there; empty where it would be there."""
+    """Why the absence of a line proves nothing; empty if the log would contain it."""
     data = reading.data
     told = data.get("filter")
     if told and not lets_through.search(told):
@@ -103,7 +103,7 @@ def _xid(reading: Reading) -> Check:
     remedies: list[str] = []
     harmless: list[str] = []
     unknown: list[str] = []
-    for event in reversed(reading.data.get("xids") or []):  # the newest first
+    for event in reversed(reading.data.get("xids") or []):  # newest first
         known = meaning(event["number"], event.get("text", ""))
         if known is None:
             unknown.append(f"Xid {event['number']}{_times(event)}: {quoted(event.get('text', ''))}")
@@ -117,9 +117,9 @@ def _xid(reading: Reading) -> Check:
             harmless.append(f"{sentence}: {note}")
     for event in reversed(reading.data.get("faults") or []):
         if event["what"] == MISMATCH:
-            continue  # a matter of the driver, and no fault of a GPU
+            continue  # this concerns the driver, not a GPU
         words, remedy = _FAULT_WORDS[event["what"]]
-        # The driver says the same with a number, too, unless there are too many lines to print.
+        # The driver reports the same as an Xid, too, unless there are too many lines to print.
         if not wrong or not any(event["bus"] and event["bus"][:10] in one for one in wrong):
             wrong.append(f"{words}{_times(event)}: {quoted(event['text'])}")
             remedies.append(remedy)
@@ -156,7 +156,7 @@ def _sxid(reading: Reading, expected: Expected) -> Check:
 
 
 def _mismatch(reading: Reading) -> list[Check]:
-    """The driver's own word that a program came with a library of another release."""
+    """Report the driver's own messages that a program used a library of another release."""
     told = [one for one in reading.data.get("faults") or [] if one["what"] == MISMATCH]
     wanted = "module, library and tool of one version"
     remedy = "reboot the host, so that the module that is installed is the one that is loaded"
@@ -167,7 +167,7 @@ def _mismatch(reading: Reading) -> list[Check]:
 
 
 def _pcie(reading: Reading, expected: Expected) -> list[Check]:
-    """Told once, while devices are found: a log that does not begin with the boot says nothing about it."""
+    """Check PCIe links. They are reported once, at device discovery: a log that starts after boot proves nothing."""
     data = reading.data
     wrong: list[str] = []
     unclear = _doubts(reading, "pcie")
@@ -192,7 +192,7 @@ def _pcie(reading: Reading, expected: Expected) -> list[Check]:
 
 
 def _right_on_spark(link: Mapping[str, Any], expected: Expected) -> bool:
-    """A function of the network card in a GB10 has four lanes, and needs no more."""
+    """Whether a link has four lanes, which is all that a function of the network card in a GB10 has or needs."""
     full = link["width"] >= _SPARK_WIDTH and link["gt_s"] >= _SPARK_GT_S
     return expected.unified and full and link["driver"].startswith(("mlx5", "pci"))
 

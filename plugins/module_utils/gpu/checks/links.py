@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVLink: every link of every GPU there, active, fast enough, and without errors."""
+"""Checks of NVLink: every link of every GPU is present, active, fast enough, and free of errors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LINKS, SPEED, COUNTERS, GPUS = "nvlink.links", "nvlink.speed", "nvlink.errors", 
 NAME, ANSWER, MIG = "gpu.name", "gpu.answer", "gpu.mig"
 
 _NO_ERRORS = re.compile(r"\bfec\b|\bber\b", re.IGNORECASE)
-"""Counts that are high on a good link, too: corrections that its coding is there for."""
+"""Counters that are high on a healthy link as well: corrections that its coding is designed to make."""
 _AN_ERROR = re.compile(
     r"replay|recovery|crc|malformed|overrun|^rx|integrity|discard|effective|symbol|error|fail", re.IGNORECASE
 )
 _CLASSIC = frozenset({"replay", "recovery", "crc"})
 _LEAST_COUNTERS = 3
 _NAMED = 8
-"""Links or GPUs that a sentence names before it only counts."""
+"""Links or GPUs that a message lists before it only counts them."""
 
 _RESTART = "systemctl restart nvidia-fabricmanager"
 _REMEDY_ALL = "start the fabric manager of the driver's version; without it no GPU has NVLink"
@@ -41,7 +41,7 @@ _REMEDY_OTHER = "choose the hardware profile of this machine, or find out why it
 
 @dataclass
 class _Found:
-    """What speaks against a check, and what keeps it from being made."""
+    """The evidence against a check, and the reasons why it cannot be made."""
 
     wrong: list[str] = field(default_factory=list)
     unclear: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class _Found:
 
 
 def check_links(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """nvlink.links, nvlink.speed, nvlink.errors and nvlink.gpus of every reading of `nvidia-smi nvlink`."""
+    """Return nvlink.links, .speed, .errors and .gpus of every reading of `nvidia-smi nvlink`."""
     return [one for reading in of_kind(readings, "nvlink") for one in _reading_checks(reading, expected)]
 
 
@@ -97,7 +97,7 @@ def _answer(reading: Reading) -> list[Check]:
 
 
 def _mig(reading: Reading, gpus: Sequence[Mapping[str, Any]]) -> list[Check]:
-    """Only where it is on: a GPU that answers about its links need not say it."""
+    """Fail `gpu.mig` where it is on; GPUs that report their links need not state that it is off."""
     parted = [f"{_label(one)}: MIG is on" for one in gpus if one.get("mig")]
     if not parted:
         return []
@@ -105,7 +105,7 @@ def _mig(reading: Reading, gpus: Sequence[Mapping[str, Any]]) -> list[Check]:
 
 
 def _names(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expected) -> list[Check]:
-    """Only where the name is another: that it is right on one GPU proves nothing about the others."""
+    """Fail `gpu.name` where another product is named; a correct name on one GPU proves nothing about the others."""
     other = [one for one in gpus if _is_other(one, expected)]
     if not other:
         return []
@@ -118,7 +118,7 @@ def _names(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expect
 
 
 def _is_other(gpu: Mapping[str, Any], expected: Expected) -> bool:
-    # A name without the UUID behind it may have been cut off.
+    # A name that is not followed by a UUID may have been cut off.
     return bool(gpu.get("uuid") and gpu.get("name")) and _plain(gpu["name"]) != _plain(expected.gpu_name)
 
 
@@ -169,7 +169,7 @@ def _gpus(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expecte
 
 
 def _not_all_shown(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expected) -> list[str]:
-    """Why the GPUs that are shown do not stand for all; one alone is what `-i` prints, and speaks for itself."""
+    """Why the GPUs shown do not stand for all of them; a single GPU is the output of `-i`, and stands for itself."""
     shown = _indexes(gpus)
     if len(gpus) == 1 and len(shown) == 1 and reading.data.get("one_gpu") is not False:
         return []
@@ -201,7 +201,7 @@ def _status(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expec
     elif dead and expected.fabric_by_host:
         remedy = ACTIVATE
     elif dead and expected.nvswitch:
-        # While other GPUs may be at work over their links, nothing is restarted.
+        # While other GPUs may be using their links, nothing is restarted.
         remedy, command = _REMEDY_ALL, _RESTART if len(_indexes(gpus)) == expected.gpus else None
     elif dead:
         remedy = _REMEDY_ALL_MESH
@@ -223,7 +223,7 @@ def _active(gpu: Mapping[str, Any]) -> int:
 
 
 def _other_board(gpus: Sequence[Mapping[str, Any]], expected: Expected) -> list[str]:
-    """Links that no damage to the text explains: all GPUs are there and have the same other number of them."""
+    """Report link counts that no damage to the text explains: all GPUs are shown, with the same other count."""
     counts = {len(one.get("links") or {}) for one in gpus}
     first = gpus[0].get("links") or {}
     if len(gpus) < 2 or len(counts) != 1 or counts & {0, expected.links_per_gpu}:
@@ -305,7 +305,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _numbers(numbers: Sequence[int], word: str = "") -> str:
-    """`7 and 12`, or `links 7 and 12`; only how many where they are a crowd."""
+    """`7 and 12`, or `links 7 and 12`; only the count if there are too many."""
     if len(numbers) > _NAMED:
         return _count(len(numbers), word) if word else f"{len(numbers)} of them"
     front = ", ".join(str(number) for number in numbers[:-1])
@@ -314,7 +314,7 @@ def _numbers(numbers: Sequence[int], word: str = "") -> str:
 
 
 def _some(sentences: Sequence[str], between: str = "; ") -> str:
-    """The first few, and how many more there are."""
+    """Join the first few sentences, and state how many more there are."""
     unique = list(dict.fromkeys(sentences))
     more = f"{between}and {len(unique) - _NAMED} more" if len(unique) > _NAMED else ""
     return between.join(unique[:_NAMED]) + more

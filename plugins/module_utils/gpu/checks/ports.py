@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabric ports of a host: that they are up, as fast as the profile says, of one firmware, and with the whole RDMA MTU.
+"""Checks of a host's fabric ports: up, as fast as the profile says, of one firmware, and with the full RDMA MTU.
 
-What the tools of one host tell is joined before it is evaluated: a port is asked for by its own `ethtool`, and whether
-it should be up is told by its twin.
+The outputs of one host's tools are merged before they are evaluated: each port has its own `ethtool`, and whether it
+should be up depends on its twin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TELLS_SPEED = ("ibstat", "ethtool")
 
 
 class _Ports:
-    """The ports of one host, what is expected of them, and how a check about them is made."""
+    """The ports of one host and their expected state, with helpers to build checks about them."""
 
     def __init__(self, readings: Sequence[Reading], expected: Expected) -> None:
         self.readings = readings
@@ -50,7 +50,7 @@ class _Ports:
     def evaluated(
         self, name: str, find: Callable[..., Iterator[dict[str, Any]]], expected: str, doubts: Sequence[str], right: str
     ) -> Check:
-        """Wrong where something is found; in doubt where something is in doubt; else right."""
+        """Fail if `find` reports an error, else COULD_NOT_CHECK if there are doubts, else pass."""
         found = list(find(self.rows, self.fabric))
         wrong = [one for one in found if one["level"] == WRONG]
         if wrong:
@@ -62,7 +62,7 @@ class _Ports:
 
 
 def check_ports(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """port.state; speed, layer, mtu and firmware where a tool that tells them was asked."""
+    """Return port.state, and speed, layer, mtu and firmware if a tool that reports them was captured."""
     own = of_kind(readings, *KINDS)
     if not own:
         return []
@@ -78,7 +78,7 @@ def _names(rows: Sequence[Row]) -> str:
 
 
 def _state(ports: _Ports) -> Check:
-    """A cage without a cable is a thing of hardware with cages; elsewhere a port that is down is wrong."""
+    """Check the links. Only hardware with cages may have one without a cable; elsewhere a port down is a fault."""
     doubts = [one for one in (*ports.problems, *ports.conflicts) if "Mb/s" not in one and "speed" not in one]
     untold = [row for row in ports.rows if is_up(row) is None]
     if untold:
@@ -97,7 +97,7 @@ def _state(ports: _Ports) -> Check:
 
 
 def _find_dark(rows: Sequence[Row], fabric: FabricExpected) -> Iterator[dict[str, Any]]:
-    """Ports without a link. One that may only lack its cable is left to whoever knows: it is not called right here."""
+    """Find ports without a link. One that may only lack its cable is reported too, as only the operator knows."""
     for one in _find_down(rows, fabric):
         if one["id"] == "port.down" and one["level"] != WRONG:
             remedy = "check cable and switch port; one that has no cable on purpose is right, and only you know which"
@@ -108,7 +108,7 @@ def _find_dark(rows: Sequence[Row], fabric: FabricExpected) -> Iterator[dict[str
 
 
 def _halves_not_shown(ports: _Ports) -> Iterator[str]:
-    """Twins of ports that are shown: one half alone does not tell that the cage is right."""
+    """Report ports whose twin is shown and they are not: one half alone does not prove that the cage is right."""
     if not ports.fabric.halves:
         return
     shown = {pci_path(row["netdev"]) or pci_path(row["device"]) for row in ports.rows}
@@ -144,7 +144,7 @@ def _speed(ports: _Ports) -> Check | None:
 
 
 def _layer(ports: _Ports) -> Check | None:
-    """Evaluated only where the profile names a link layer: a host may well have some ports of each."""
+    """Check the link layer, only if the profile names one: a host may well have some ports of each."""
     told = [row for row in ports.rows if row["link_layer"]]
     if ports.layer is None or not told:
         return None

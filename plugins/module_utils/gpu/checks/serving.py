@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Ray cluster and the server on it: that every node brought its GPUs, and that requests are answered."""
+"""Checks of the Ray cluster and the server on it: every node contributes its GPUs, and requests are answered."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..check import Check, could_not_check, failed, passed
 from ..expected import Expected
 
 KV_CACHE_FULL = 0.95
-"""Of its blocks in use, above which new requests wait or running ones are thrown out."""
+"""The share of blocks in use above which new requests wait or running ones are preempted."""
 PREEMPTED_SHARE = 0.01
-"""Of the finished requests; fewer were the peaks of a busy day."""
+"""The share of finished requests above which preemptions count; fewer are the peaks of a busy day."""
 
 _RAY_AGAIN = "capture the whole output of `ray status` again"
 _METRICS_AGAIN = "capture the whole page of metrics again"
@@ -81,7 +81,7 @@ def _ray_nodes(reading: Reading) -> Check:
 
 
 def _ray_gpus(reading: Reading, expected: Expected) -> Check:
-    """Each node must have brought the GPUs of the profile. Which node lacks some is not told here."""
+    """Each node must have contributed the GPUs of the profile. This output does not show which node lacks some."""
     nodes = reading.data["nodes"]
     wanted = f"{_count(expected.gpus, 'GPU')} a node"
     gpus = (reading.data.get("resources") or {}).get("GPU")
@@ -179,7 +179,7 @@ def _preemptions(reading: Reading) -> Check:
 
 
 def _finished(reading: Reading) -> Check:
-    """A server that has answered nobody yet is not known to work."""
+    """Check that requests were answered: a server that has not answered any yet is not known to work."""
     expected = "requests finished, none with an error"
     finished = reading.data.get("finished")
     if finished is None:

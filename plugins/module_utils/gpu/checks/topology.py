@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the GPUs of a host reach each other and their network cards, by the matrix of `nvidia-smi topo -m`.
+"""Checks how a host's GPUs reach each other and their network cards, by the matrix of `nvidia-smi topo -m`.
 
-A check that fails has, besides what every check has, `marks`: the cells of the matrix that are wrong, for the picture.
+A failed check has, besides the fields of every check, `marks`: the cells of the matrix that are wrong, for the picture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .gpu_trouble import remedy_for
 
 ANSWER, COUNT, PAIRS, NICS = "gpu.answer", "gpu.count", "topo.pairs", "topo.nics"
 _NAMED = 6
-"""Pairs that are named one by one; of more there is a number."""
+"""Pairs that are listed one by one; the rest are only counted."""
 _SLOW = "PCIe only, no NVLink: tensor parallel will be slow"
 _AGAIN = "capture the whole output of `nvidia-smi topo -m` again"
 _FIND = "find the GPUs that are missing first"
@@ -27,7 +27,7 @@ _LISTED = "load the RDMA driver (mlx5_ib) and capture outside of a container, as
 
 
 def check_topology(readings: Sequence[Reading], expected: Expected) -> list[Check]:
-    """The GPUs that are listed, the way between every two of them, and the network card that each has near it."""
+    """Check the GPUs that are listed, the path between every two of them, and the network card near each."""
     return [check for reading in of_kind(readings, "topo") for check in _checks(reading, expected)]
 
 
@@ -112,7 +112,7 @@ def _marks(pairs: Mapping[Pair, Any] | Sequence[Pair]) -> dict[str, list[list[st
 
 
 def _said(words: Any) -> str:
-    """What all pairs are, when that is right."""
+    """The connections of all pairs, for a message about a healthy matrix."""
     counts = Counter(words)
     pairs = f"all {sum(counts.values())} pairs" if sum(counts.values()) > 1 else "the one pair"
     if len(counts) == 1 and is_nvlink(next(iter(counts))):
@@ -126,7 +126,7 @@ def _number(pairs: int) -> str:
 
 
 def _found(wrong: Mapping[Pair, str], gpus: Sequence[str]) -> str:
-    """The wrong pairs in as few words as they need: all, all of one GPU, or one by one."""
+    """Describe the wrong pairs as briefly as possible: all, all of one GPU, or one by one."""
     counts = Counter(wrong.values())
     every = len(gpus) * (len(gpus) - 1) // 2
     if len(wrong) == every:
@@ -150,7 +150,7 @@ def _found(wrong: Mapping[Pair, str], gpus: Sequence[str]) -> str:
 
 
 def _remedy(wrong: Mapping[Pair, str], every: int, expected: Expected) -> str:
-    """What most likely is the cause, and how to tell."""
+    """The remedy for the most likely cause."""
     words = set(wrong.values())
     if not expected.has_nvlink:
         return "choose the profile of this hardware: GPUs joined by NVLink, as with a bridge or on a board, are another"
@@ -199,8 +199,8 @@ def _nics(reading: Reading, expected: Expected) -> Check:
         return could_not_check(NICS, reading, wanted, _in_place_of(gpus, expected), _FIND)
     if not far:
         return passed(NICS, reading, wanted, f"each of {_gpus(len(gpus))} has one, of {len(nics)}")
-    # Many servers have fewer cards than GPUs, or cards for the management alone, and a virtual machine shows them
-    # without their bridges. But where every GPU except one has a card, that one has lost its own.
+    # Many servers have fewer cards than GPUs, or cards for management only, and a virtual machine shows them without
+    # their bridges. But if every GPU except one has a card, that one has lost its own.
     meant = expected.nics or (len(far) == 1 and len(gpus) > 2)
     observed = f"{', '.join(far)} of {_gpus(len(gpus))} without one, {len(nics)} listed"
     if not meant:
@@ -213,7 +213,7 @@ def _nics(reading: Reading, expected: Expected) -> Check:
 
 
 def _twins(reading: Reading, expected: Expected) -> Check:
-    """A GPU in one package with the processor: cards are at its host bridges, and the halves of a cage side by side."""
+    """Check a GPU in one package with the processor: cards sit at its host bridges, cage halves side by side."""
     topo = reading.data
     gpus, nics = topo["gpus"], topo["nics"]
     wanted = f"{expected.nics or 'the'} ports, each NODE from the GPU and PIX from its twin"
