@@ -1,3 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure parsers of what tools on a host print. Each takes text and returns plain values; none raises for bad
-text unless its docstring says so."""
+"""Pure parsers of the output of tools on a host.
+
+Each takes text and returns plain values; none raises for invalid text unless its docstring says so.
+"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What apt-get and apt-cache print: simulated transactions, complaints, versions on offer, package records."""
+"""Parses output of apt-get and apt-cache: simulated transactions, complaints, available versions, package records."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _STEP = re.compile(
     r"^(?P<verb>Inst|Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]]+)\])?(?: \((?P<new>\S+)(?P<origin>[^)]*)\))?"
 )
 _SIGNATURE = ("W: GPG error", "W: OpenPGP signature verification failed")
-"""Since apt 3 it is sqv that verifies, and the warning has other words."""
+"""Since apt 3, sqv does the verification, and the warning is worded differently."""
 _LINE = re.compile(r"^deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One package of a transaction: `new` is None when it goes, `old` is None when it was not there."""
+    """One package of a transaction: `new` is None if it is removed, `old` is None if it was not installed."""
 
     name: str
     old: str | None
@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Fetch:
-    """One file that apt would fetch: from where, under which name it keeps it, and by which hash it knows it."""
+    """One file that apt would fetch: its source, its local name, its size, and the hash that identifies it."""
 
     uri: str
     name: str
@@ -56,7 +56,7 @@ class Pin:
 
 
 def parse_preferences(text: str | None) -> list[Pin]:
-    """The records of a file of preferences, a pattern each; `Explanation` and comments say nothing."""
+    """Parse the records of a preferences file, one per pattern; `Explanation` fields and comments are ignored."""
     found = []
     for stanza in re.split(r"\n[ \t]*\n", text or ""):
         rows = (line.partition(":") for line in stanza.splitlines() if not line.lstrip().startswith("#"))
@@ -69,7 +69,7 @@ def parse_preferences(text: str | None) -> list[Pin]:
 
 @dataclass(frozen=True)
 class Source:
-    """One repository that a file of sources names: where it is, which suite, and whose signatures count there."""
+    """One repository of a sources file: its location, its suite, and whose signatures it trusts."""
 
     uri: str
     suite: str
@@ -77,12 +77,12 @@ class Source:
 
     @property
     def repository(self) -> tuple[str, str]:
-        """What apt takes for the same repository, whichever file names it."""
+        """The key by which apt identifies a repository, whichever file names it."""
         return self.uri.rstrip("/"), self.suite.rstrip("/") or "/"
 
 
 def parse_sources(text: str | None) -> list[Source]:
-    """The repositories of a file of sources, in deb822 or with a line for each; what is switched off is left out."""
+    """Parse the repositories of a sources file, in deb822 or one-line format; disabled ones are left out."""
     deb822 = re.search(r"^URIs:", text or "", re.MULTILINE | re.IGNORECASE)
     return _stanza_sources(text or "") if deb822 else _line_sources(text or "")
 
@@ -113,7 +113,7 @@ def _line_sources(text: str) -> list[Source]:
 
 
 def parse_uris(text: str) -> list[Fetch]:
-    """`apt-get --print-uris`: `'URI' NAME SIZE KIND:HASH` a line."""
+    """Parse `apt-get --print-uris`: lines of `'URI' NAME SIZE KIND:HASH`."""
     found = []
     for line in text.splitlines():
         uri, quote, rest = line[1:].partition("' ") if line.startswith("'") else ("", "", "")
@@ -124,7 +124,7 @@ def parse_uris(text: str) -> list[Fetch]:
 
 
 def parse_simulation(text: str) -> list[Step]:
-    """The steps of `apt-get --simulate`, in its order; configuring is no step of its own."""
+    """Parse the steps of `apt-get --simulate`, in order; configuring is no step of its own."""
     steps = []
     for line in text.splitlines():
         found = _STEP.match(line)
@@ -137,9 +137,9 @@ def parse_simulation(text: str) -> list[Step]:
 
 
 def parse_complaints(text: str) -> list[str]:
-    """What apt gave as its reasons, each once: its errors, else its warnings.
+    """Return the reasons that apt gave, each once: its errors, else its warnings.
 
-    What is wrong with a signature it only warns of, and then complains that there is none.
+    An invalid signature is only a warning, followed by an error that there is no signature.
     """
     lines = [line.strip() for line in text.splitlines()]
     signature = [" ".join(line.removeprefix("W: ").split()) for line in lines if line.startswith(_SIGNATURE)]
@@ -153,7 +153,7 @@ def parse_complaints(text: str) -> list[str]:
 
 
 def parse_unmet(text: str) -> list[str]:
-    """The dependencies that apt could not satisfy, as it lists them before it gives up, each in one line."""
+    """Parse the dependencies that apt could not satisfy, as it lists them before it gives up, each on one line."""
     found: list[str] = []
     listing = False
     for line in text.splitlines():
@@ -169,7 +169,7 @@ def parse_unmet(text: str) -> list[str]:
 
 
 def parse_madison(text: str) -> dict[str, list[str]]:
-    """`apt-cache madison`: the versions on offer by package, newest first, each once."""
+    """Parse `apt-cache madison`: the available versions of each package, newest first, each once."""
     offers: dict[str, list[str]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -181,7 +181,7 @@ def parse_madison(text: str) -> dict[str, list[str]]:
 
 
 def parse_records(text: str) -> list[dict[str, str]]:
-    """`apt-cache show`, `dpkg-query --status`: one dict a package; of folded fields only the first line."""
+    """Parse `apt-cache show` or `dpkg-query --status`: one dict per package, with the first line of folded fields."""
     records: list[dict[str, str]] = []
     for chunk in text.split("\n\n"):
         lines = [line for line in chunk.splitlines() if line and not line[0].isspace() and ":" in line]

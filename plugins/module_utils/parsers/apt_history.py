@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The logs that say who changed which package: apt's history.log, and dpkg.log for what did not go through apt.
+"""Parses the logs of package changes: apt's history.log, and dpkg.log for changes that bypassed apt.
 
-Both are written in the host's local time. They are cut off by rotation, full disks and power cuts, so every function
-here takes what it can read and passes over the rest.
+Both are written in the host's local time. They are truncated by rotation, full disks and power cuts, so every function
+here parses what it can and skips the rest.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ACTIONS = {
     "Purge": "purge",
     "Disappeared": "disappear",
 }
-"""What history.log calls its lists of packages, and what this module calls them."""
+"""The names of history.log's package lists, and this module's names for them."""
 
 GONE = frozenset({"remove", "purge", "disappear"})
-"""Actions after which the package is not there."""
+"""Actions that leave the package absent."""
 
 _ITEM = re.compile(r"([^\s,():]+)(?::[^\s,():]+)? \(([^()]*)\)")
 _DPKG = re.compile(
@@ -38,7 +38,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to one package; `before` and `after` are versions, None where there was or is none."""
+    """A change to one package; `before` and `after` are versions, None if there was or is none."""
 
     package: str
     action: str
@@ -49,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Transaction:
-    """One run of apt. Without `end` it did not come to its end: it was killed, or the host lost power."""
+    """One run of apt. Without `end` it did not finish: it was killed, or the host lost power."""
 
     start: datetime | None
     end: datetime | None
@@ -60,9 +60,9 @@ class Transaction:
 
 
 def parse_apt_history(text: str) -> list[Transaction]:
-    """The transactions of one history.log, as they stand in it: oldest first.
+    """Parse the transactions of one history.log, in its order: oldest first.
 
-    What stands before the first Start-Date belongs to a transaction whose beginning was cut off, and is passed over.
+    Lines before the first Start-Date belong to a transaction whose beginning was cut off, and are skipped.
     """
     transactions: list[Transaction] = []
     fields: dict[str, str] | None = None
@@ -96,7 +96,7 @@ def _transaction(fields: dict[str, str]) -> Transaction:
 
 
 def _changes(action: str, listed: str) -> list[Change]:
-    """`a:amd64 (1, 2), b:amd64 (3, automatic)`: the meaning of the versions depends on the list they stand in."""
+    """Parse `a:amd64 (1, 2), b:amd64 (3, automatic)`; the meaning of the versions depends on the list's action."""
     found = []
     for name, inner in _ITEM.findall(listed):
         versions = [word.strip() for word in inner.split(",")]
@@ -112,7 +112,7 @@ def _changes(action: str, listed: str) -> list[Change]:
 
 
 def parse_dpkg_log(text: str) -> list[Change]:
-    """What dpkg did to packages, oldest first. dpkg calls a downgrade an upgrade, too."""
+    """Parse what dpkg did to packages, oldest first. dpkg calls a downgrade an upgrade, too."""
     return [
         Change(
             package=name,
@@ -126,7 +126,7 @@ def parse_dpkg_log(text: str) -> list[Change]:
 
 
 def parse_time(text: str) -> datetime | None:
-    """A local time as these logs write it, with one or two spaces; None for anything else."""
+    """Parse a local time as these logs write it, with one or two spaces; None for anything else."""
     try:
         return datetime.strptime(" ".join(text.split()), "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the log names no zone
     except ValueError:
@@ -134,12 +134,12 @@ def parse_time(text: str) -> datetime | None:
 
 
 def without_credentials(text: str) -> str:
-    """The text without the user and password of any address in it."""
+    """Mask the user and password of every URL in the text."""
     return _CREDENTIALS.sub("***@", text)
 
 
 def shown(text: str) -> str:
-    """A line of a log, fit to be shown: no control characters, no passwords of proxies, not endless."""
+    """Sanitise a log line for display: no control characters, no proxy passwords, a limited length."""
     plain = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     plain = without_credentials(plain)
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3]}..."

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text an operator captured: what several tools printed, one after the other, with the prompts between them.
+"""Splits text that an operator captured: the output of several tools, one after the other, with prompts in between.
 
-Such text comes out of terminals, chats and wikis. It has colours, carriage returns, code fences and prompts in it, it
-may begin or end anywhere, and only some of it may be of the kind one looks for. So it is first cut at what begins the
-output of a tool, and each parser reads only the pieces that are its own.
+Such text comes out of terminals, chats and wikis. It contains colours, carriage returns, code fences and prompts, it
+may begin or end anywhere, and only some of it may be of the kind wanted. So it is first split where a tool's output
+begins, and each parser handles only its own pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUOTED_REPLY = re.compile(r"^\s*(?:>\s?)+(?=\s|\w)")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _TAG = re.compile(r"</?(?:a|b|code|div|em|font|i|li|p|pre|span|strong|td|th|tr|ul)(?:\s[^<>]*)?>", re.IGNORECASE)
 _ASIDE = re.compile(r"\s{2,}|\s*(?:\u25c0|\u2190|<-|#|//)")
-"""Where a remark that somebody wrote beside a value begins."""
+"""Where a remark that somebody wrote next to a value starts."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\u200b]")
 
 _COMMAND = re.compile(
@@ -52,7 +52,7 @@ _MASKED = re.compile(
     r"[*#?.\-_xX\u2026\s]+|[<\[({].*[>\])}]|n/?a|none|unknown!?.*|invalid.*|redacted|masked|hidden", re.IGNORECASE
 )
 _MISSES = 500
-"""Braces that open no object after which a text is taken for none with JSON in it."""
+"""Braces without an object after which a text is assumed to contain no JSON."""
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?(?![\d.])")
 
 
@@ -66,7 +66,7 @@ class Command:
 
 @dataclass
 class Section:
-    """The lines that follow the beginning of one tool's output about one device."""
+    """The lines after the beginning of one tool's output about one device."""
 
     tool: str
     device: str = ""
@@ -76,7 +76,7 @@ class Section:
 
 
 def capture_lines(text: str) -> list[str]:
-    """The lines without what terminals, chats and pages add: colours, carriage returns, fences, tags, `> ` in front."""
+    """Split into lines and drop what terminals, chats and pages add: colours, CRs, fences, tags, leading `> `."""
     lines = []
     plain = _BREAK.sub("\n", strip_ansi(text)).replace("\r\n", "\n").replace("\r", "\n")
     for raw in plain.replace("\u00a0", " ").replace("&nbsp;", " ").split("\n"):
@@ -96,7 +96,7 @@ def command_in(line: str) -> Command | None:
 
 
 def is_prompt(line: str) -> bool:
-    """Whether a shell's prompt begins the line, whatever command follows."""
+    """Whether the line starts with a shell prompt, whatever command follows."""
     return bool(_PROMPT.match(line.strip()))
 
 
@@ -111,9 +111,9 @@ _OVER_SSH = re.compile(
 
 
 def by_host(text: str) -> dict[str, str]:
-    """The capture by the host that each part is of, as far as prompts, ssh commands and Ansible's headings tell.
+    """Split the capture by host, as far as prompts, ssh commands and Ansible's headings show it.
 
-    A part that names no host has the empty name. Where only one host is named, all of the capture is of that one.
+    A part that names no host is under the empty name. If only one host is named, the whole capture is attributed to it.
     """
     parts: dict[str, list[str]] = {}
     at_prompt = here = ""
@@ -136,9 +136,9 @@ def by_host(text: str) -> dict[str, str]:
 
 
 def sections(text: str) -> Iterator[Section]:
-    """The capture cut at every line that begins the output of a tool, and at every command.
+    """Split the capture at every line that begins the output of a tool, and at every command.
 
-    What stands before the first beginning has no tool, nor has the output of a command that no parser knows.
+    The text before the first beginning has no tool, nor has the output of a command that no parser handles.
     """
     current = Section("")
     command: Command | None = None
@@ -162,7 +162,7 @@ def sections(text: str) -> Iterator[Section]:
 
 
 def asked_for(section: Section, option: str = "") -> str:
-    """The device that the command names, as `grep` takes headings away: the word after `option`, else the first."""
+    """The device on the command line, as `grep` removes headings: the word after `option`, else the first one."""
     words = [word.strip("\"'") for word in section.command.words] if section.command else []
     if option:
         return words[words.index(option) + 1] if option in words[:-1] else ""
@@ -170,7 +170,7 @@ def asked_for(section: Section, option: str = "") -> str:
 
 
 def runs(lines: Iterable[str], known: Container[str]) -> list[list[str]]:
-    """Lines without headings, cut where a key comes again: then they are of the next port."""
+    """Split lines without headings where a key repeats: the next port starts there."""
     found: list[list[str]] = []
     seen: set[str] = set()
     for line in lines:
@@ -186,7 +186,7 @@ def runs(lines: Iterable[str], known: Container[str]) -> list[list[str]]:
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every object of the lists that tools print with -j, between whatever other text; also of a list cut short."""
+    """Yield every object of the lists that tools print with -j, amid any other text; also of truncated lists."""
     joined = "\n".join(capture_lines(text))
     place, misses = 0, 0
     while (place := joined.find("{", place)) >= 0 and misses < _MISSES:
@@ -198,7 +198,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _object_at(text: str, place: int) -> tuple[dict[str, Any] | None, int]:
-    """The object that begins there and where it ends; without one, the next place to look at."""
+    """The object that starts at this position and its end; if there is none, the next position to examine."""
     try:
         found, end = json.JSONDecoder().raw_decode(text, place)
     except (ValueError, RecursionError):
@@ -207,7 +207,7 @@ def _object_at(text: str, place: int) -> tuple[dict[str, Any] | None, int]:
 
 
 def key_value(line: str) -> tuple[str, str]:
-    """`Physical state: LinkUp` as ("physical state", "LinkUp"); an empty key where there is no colon."""
+    """Split `Physical state: LinkUp` into ("physical state", "LinkUp"); the key is empty if there is no colon."""
     key, colon, value = line.partition(":")
     if not colon:
         return "", ""
@@ -215,13 +215,13 @@ def key_value(line: str) -> tuple[str, str]:
 
 
 def told(value: str) -> str | None:
-    """The value, or None for one that is masked, invalid, or said to be unknown."""
+    """The value, or None if it is masked, invalid, or said to be unknown."""
     value = value.strip().strip("'\"")
     return None if not value or _MASKED.fullmatch(value) else value
 
 
 def number(value: str) -> int | float | None:
-    """The number a value begins with (`200 Gb/sec (4X HDR)` is 200, `4096 (5)` is 4096); None without one."""
+    """The number at the start of a value (`200 Gb/sec (4X HDR)` is 200, `4096 (5)` is 4096); None without one."""
     found = _NUMBER.match(value.strip())
     if not found:
         return None
@@ -229,7 +229,7 @@ def number(value: str) -> int | float | None:
 
 
 def whole(value: str) -> int | None:
-    """The whole number a value begins with; None without one."""
+    """The integer at the start of a value; None without one."""
     found = number(value)
     return int(found) if found is not None else None
 
@@ -269,14 +269,14 @@ _LAYERS = {
 
 
 def _word(value: str) -> str | None:
-    """The word in `4: ACTIVE`, `PORT_ACTIVE (4)`, `LinkUp`: in capitals, without number, prefix and separators."""
+    """The word in `4: ACTIVE`, `PORT_ACTIVE (4)`, `LinkUp`: in capitals, without number and separators."""
     alone = _ASIDE.split(value.strip(), maxsplit=1)[0]
     plain = told(re.sub(r"^\s*\d+\s*:|\(\s*\d+\s*\)\s*$", "", alone))
     return re.sub(r"[^A-Z]", "", plain.upper()) or None if plain else None
 
 
 def port_state(value: str) -> str | None:
-    """The logical state in the words of `rdma link`: ACTIVE, DOWN, INIT, ARMED; None when it is not told."""
+    """The logical state as `rdma link` names it: ACTIVE, DOWN, INIT, ARMED; None if missing."""
     word = _word(value)
     if word is None:
         return None
@@ -284,18 +284,18 @@ def port_state(value: str) -> str | None:
 
 
 def physical_state(value: str) -> str | None:
-    """The physical state in the words of `rdma link`: LINK_UP, DISABLED, POLLING; None when it is not told."""
+    """The physical state as `rdma link` names it: LINK_UP, DISABLED, POLLING; None if missing."""
     word = _word(value)
     return _PHYSICAL.get(word) if word else None
 
 
 def link_layer(value: str) -> str | None:
-    """Ethernet (then RDMA is RoCE) or InfiniBand; None when it is neither."""
+    """Ethernet (then RDMA is RoCE) or InfiniBand; None if it is neither."""
     word = _word(value)
     return _LAYERS.get(word) if word else None
 
 
 def version(value: str) -> str | None:
-    """The firmware's version (`28.45.4028 (NVD0000000087)` is 28.45.4028); None when it is masked."""
+    """The firmware's version (`28.45.4028 (NVD0000000087)` is 28.45.4028); None if it is masked."""
     found = re.match(r"\d{1,6}(?:\.\d{1,6})+", value.strip())
     return found[0] if found else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CUDA toolkit's own words: its compiler's version, and the file that names the release."""
+"""Parses a CUDA toolkit's version: its compiler's output, and the file that names the release."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _NVCC = re.compile(r"(?m)^Cuda compilation tools, release (?P<release>\d+\.\d+),
 
 @dataclass(frozen=True)
 class Compiler:
-    """What nvcc is: of release 13.0, itself 13.0.88."""
+    """The version of nvcc: for example release 13.0, version 13.0.88."""
 
     release: str | None = None
     version: str | None = None
 
 
 def parse_nvcc_version(text: str) -> Compiler:
-    """`nvcc --version`; nothing when that is not what it says."""
+    """Parse `nvcc --version`; the result is empty for other text."""
     found = _NVCC.search(text)
     return Compiler(found["release"], found["compiler"]) if found else Compiler()
 
 
 def parse_version_json(text: str | None) -> str | None:
-    """The release in full (13.0.2) by the toolkit's version.json; not every package set has that file."""
+    """Return the full release (13.0.2) from the toolkit's version.json; not every package set has that file."""
     try:
         found = json.loads(text or "")
         return str(found["cuda"]["version"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dcb` of iproute2: which priorities are lossless, and which DSCP belongs to which priority."""
+"""Parses `dcb` of iproute2: which priorities are lossless, and which DSCP maps to which priority."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NAMES = {
     "LE": 1,
     "VA": 44,
 }
-"""What dcb prints in place of a number where it knows the name, by RFC 4594."""
+"""Names that dcb prints instead of numbers, by RFC 4594."""
 _PAIR = re.compile(r"(?P<key>[\w.]+):(?P<value>\w+)")
 
 
 def parse_dcb_pfc(text: str) -> tuple[bool, ...] | None:
-    """`dcb pfc show dev PORT`, with or without -j: for each of the 8 priorities whether it is paused, not dropped.
+    """Parse `dcb pfc show dev PORT`, with or without -j: whether each of the 8 priorities is paused instead of dropped.
 
-    None when the text does not tell all of them.
+    None when the text does not show all of them.
     """
     for found in json_objects(text):
         listed = found.get("prio_pfc", found.get("prio-pfc"))
@@ -37,12 +37,12 @@ def parse_dcb_pfc(text: str) -> tuple[bool, ...] | None:
 
 
 def parse_dcb_app(text: str) -> dict[int, int]:
-    """`dcb app show dev PORT`, with or without -j: the priority of each DSCP that has one."""
+    """Parse `dcb app show dev PORT`, with or without -j: the priority of each DSCP that has one."""
     priorities: dict[int, int] = {}
     for found in json_objects(text):
         listed = found.get("dscp_prio", found.get("dscp-prio"))
         for entry in listed if isinstance(listed, list) else ():
-            # Some versions end each entry with a blank of their own.
+            # Some versions end each entry with an extra blank element.
             if isinstance(entry, list) and len(entry) >= 2 and _is_number(entry[1]):
                 dscp = _dscp(str(entry[0]))
                 if dscp is not None:
@@ -55,7 +55,7 @@ def parse_dcb_app(text: str) -> dict[int, int]:
 
 
 def parse_dcb_dcbx(text: str) -> frozenset[str]:
-    """`dcb dcbx show dev PORT`, with or without -j: host, lld-managed, cee, ieee, static."""
+    """Parse `dcb dcbx show dev PORT`, with or without -j: host, lld-managed, cee, ieee, static."""
     known = {"host", "lld-managed", "cee", "ieee", "static"}
     for found in json_objects(text):
         return frozenset(key.replace("_", "-") for key, on in found.items() if on is True) & known

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dcgmi diag -r LEVEL -j`: DCGM 3 names results by `gpu_id` or `gpu_ids`, DCGM 4 by `entity_group` and `entity_id`."""
+"""Parses `dcgmi diag -r LEVEL -j`.
+
+DCGM 3 identifies a result's GPUs by `gpu_id` or `gpu_ids`, DCGM 4 by `entity_group` and `entity_id`.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ _LONGEST = 300
 
 
 def parse_dcgm_diag(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Every result of every test: {"tests": [{category, name, status, gpus, says}], "gpu_ids", "version", "error"}.
+    """Parse every result of every test.
 
-    A status that is not known stays as it is written, and is a problem. Serial numbers are left out.
+    {"tests": [{category, name, status, gpus, says}], "gpu_ids", "version", "driver", "rc", "error"}. An unknown status
+    is kept as written, and reported as a problem. Serial numbers are left out.
     """
     returned = [int(found[1]) for line in capture_lines(text) if (found := _RETURNED.match(line))]
     for document in json_objects(text):
@@ -77,7 +81,7 @@ def _result(category: str, name: str, one: Mapping[str, Any], problems: list[str
 
 
 def _gpus(one: Mapping[str, Any]) -> list[int]:
-    """The GPUs that a result is of; none where it is of the host, of a processor, or where it does not say."""
+    """The GPUs of a result; empty if it is about the host or a processor, or does not say."""
     if "entity_id" in one:
         group = one.get("entity_group_id", _GPU_GROUP) if "entity_group" not in one else one["entity_group"]
         own = group == _GPU_GROUP or str(group).upper() == "GPU"
@@ -98,7 +102,7 @@ def _entities(groups: Any) -> set[int]:
 
 
 def _messages(listed: Any) -> list[str]:
-    """Sentences: of DCGM 4 in an object each, of DCGM 3 as they are."""
+    """The sentences of a result: DCGM 4 wraps each in an object, DCGM 3 lists them directly."""
     several = listed if isinstance(listed, list) else [listed] if listed else []
     words = [one.get("warning") or one.get("message") if isinstance(one, Mapping) else one for one in several]
     return [" ".join(str(one).split())[:_LONGEST] for one in words if one]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DKMS: what `dkms status` says of the driver's module, and what is left of a build that failed."""
+"""Parses what `dkms status` reports about the driver's module, and the traces of a failed build."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MODULES = frozenset({"nvidia", "nvidia-open", "nvidia-srv", "nvidia-srv-open", "nvidia-current", "nvidia-current-open"})
-"""Names under which DKMS has the driver: nvidia in NVIDIA's packages since 570.148.08; archives have others."""
+"""Names of the driver in DKMS: nvidia in NVIDIA's packages since 570.148.08; other archives use others."""
 
 GOOD = ("installed", "installed-weak")
 
@@ -29,7 +29,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Build:
-    """A module as DKMS knows it; without a kernel where it was never built. `notes` is what DKMS warns of."""
+    """A module as DKMS lists it; without a kernel if it was never built. `notes` are DKMS's warnings."""
 
     module: str
     version: str
@@ -39,23 +39,23 @@ class Build:
 
     @property
     def sound(self) -> bool:
-        """Whether the module lies where the kernel looks for it, as it was built."""
+        """Whether the module is where the kernel looks for it, unchanged since it was built."""
         return self.state in GOOD and not any(_MISSING.search(note) for note in self.notes)
 
     @property
     def words(self) -> str:
-        """For a message."""
+        """A description for messages."""
         where = f" for {self.kernel}" if self.kernel else ""
         notes = f" ({'; '.join(self.notes)})" if self.notes else ""
         return f"{self.module} {self.version}{where} is {self.state}{notes}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For an observation."""
+        """The build as plain values, for an observation."""
         return {**asdict(self), "notes": list(self.notes)}
 
 
 def parse_dkms_status(text: str) -> list[Build]:
-    """The driver's rows of `dkms status`, of every release of DKMS; other modules and complaints are left out."""
+    """Parse the driver's rows of `dkms status`, of every DKMS release; other modules and complaints are left out."""
     found = []
     for line in text.splitlines():
         row = _ROW.match(line.strip())
@@ -67,20 +67,20 @@ def parse_dkms_status(text: str) -> list[Build]:
 
 @dataclass(frozen=True)
 class FailedBuild:
-    """What apt's output says of a module that could not be built."""
+    """What apt's output shows about a module that could not be built."""
 
     kernel: str | None
     log: str | None
 
     @property
     def words(self) -> str:
-        """In DKMS's own, so that the message can be read again."""
+        """A description in DKMS's own wording, so that it can be parsed again."""
         told = [f"Bad return status for module build on kernel: {self.kernel}"] if self.kernel else []
         return ", ".join([*told, *([f"log {self.log}"] if self.log else [])])
 
 
 def parse_failed_build(text: str) -> FailedBuild | None:
-    """The kernel and the log of a build that failed; None where none did."""
+    """Parse the kernel and the log of a failed build; None if none failed."""
     failed = _FAILED.search(text)
     log = _LOG.search(text)
     if failed is None and log is None:
@@ -89,7 +89,7 @@ def parse_failed_build(text: str) -> FailedBuild | None:
 
 
 def last_lines(make_log: str | None, most: int = 5) -> list[str]:
-    """The lines of a make.log that say why: the first errors, then how it ended."""
+    """The lines of a make.log that explain the failure: the first errors, then the end."""
     lines = [" ".join(line.split())[:_LONGEST] for line in (make_log or "").splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.search(line)]
     chosen = list(dict.fromkeys([*errors[: most - 2], *lines[-2:]]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`docker image inspect` and `docker container inspect`."""
+"""Parses `docker image inspect` and `docker container inspect`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .text import parse_json_list
 
 
 def canonical_reference(reference: str) -> str:
-    """A digest reference as Docker lists it: no tag, no implied registry or namespace."""
+    """Normalise a reference to Docker's listed form: no implied registry or namespace, no tag beside a digest."""
     name, at, digest = reference.partition("@")
     head, slash, last = name.rpartition("/")
     if at:
@@ -22,7 +22,7 @@ def canonical_reference(reference: str) -> str:
 
 
 def parse_docker_images(text: str, references: Iterable[str]) -> dict[str, str | None]:
-    """The id of each reference in the local store, None where it is not there.
+    """Return the id of each reference in the local store, None if it is absent.
 
     Raises ValueError when the text is not inspect output.
     """
@@ -35,7 +35,7 @@ def parse_docker_images(text: str, references: Iterable[str]) -> dict[str, str |
 
 
 def parse_docker_containers(text: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Each named container, absent ones too. Raises ValueError when the text is not inspect output."""
+    """Parse each named container, including absent ones. Raises ValueError when the text is not inspect output."""
     containers: dict[str, dict[str, Any]] = {name: {"exists": False, "running": False, "image": None} for name in names}
     for entry in parse_json_list(text, "docker container inspect"):
         name = str(entry.get("Name", "")).removeprefix("/")

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dpkg-query, which answers for every package in one call and never opens the apt cache."""
+"""Parses dpkg-query, which answers for every package in one call and never opens the apt cache."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 DPKG_FORMAT = "${Package}\\t${db:Status-Status}\\t${Version}\\n"
-"""The --showformat that `parse_dpkg_query` reads."""
+"""The --showformat that `parse_dpkg_query` expects."""
 
 HOLD_FORMAT = "${Package}\\t${db:Status-Want}\\t${db:Status-Status}\\n"
-"""The --showformat that `parse_holds` reads."""
+"""The --showformat that `parse_holds` expects."""
 
 FULL_FORMAT = "${Package}\\t${db:Status-Want}\\t${db:Status-Status}\\t${Version}\\n"
-"""The --showformat that `parse_installed` reads."""
+"""The --showformat that `parse_installed` expects."""
 
 
 def parse_installed(text: str) -> dict[str, tuple[str, bool]]:
-    """Version, and whether it is on hold, of every installed package that is listed."""
+    """Parse the version of every installed package listed, and whether it is on hold."""
     rows = [line.split("\t") for line in text.splitlines()]
     return {row[0]: (row[3], row[1] == "hold") for row in rows if len(row) == 4 and row[2] == "installed" and row[3]}
 
@@ -32,8 +32,10 @@ def parse_holds(text: str, names: Iterable[str]) -> dict[str, bool]:
 
 
 def parse_dpkg_query(text: str, names: Iterable[str]) -> dict[str, str | None]:
-    """Installed version by package name; None for packages that are absent, half-installed or only have
-    configuration files left."""
+    """Parse the installed version of each package.
+
+    None for packages that are absent, half-installed or only have configuration files left.
+    """
     versions: dict[str, str | None] = dict.fromkeys(names)
     for line in text.splitlines():
         fields = line.split("\t")

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dpkg left half done, as dpkg-query tells it."""
+"""Parses dpkg-query's report of packages that dpkg left half done."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 BROKEN_FORMAT = "${Package}\\t${db:Status-Eflag}\\t${db:Status-Status}\\n"
-"""The --showformat that `parse_broken` reads."""
+"""The --showformat that `parse_broken` expects."""
 
 _WHOLE = ("installed", "config-files", "not-installed")
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A package between two states; `reinstall` means that it has to be unpacked again before anything else."""
+    """A package between two states; `reinstall` means that it must be unpacked again before anything else."""
 
     status: str
     reinstall: bool = False
 
 
 def parse_broken(text: str) -> dict[str, Broken]:
-    """The packages that are neither installed nor gone, by name."""
+    """Parse the packages that are neither installed nor gone, by name."""
     found = {}
     for line in text.splitlines():
         fields = line.split("\t")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ethtool PORT`, also `-i` (driver, firmware) and `--show-fec`, of one port or several, whole or through grep."""
+"""Parses `ethtool PORT`, also `-i` (driver, firmware) and `--show-fec`, of one or more ports, complete or grepped."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NOT_A_PORT = re.compile(r"^(?:full|half|fibre|yes|no|on|off|unknown|external|in
 
 
 def parse_ethtool(text: str) -> dict[str, dict[str, Any]]:
-    """Every network port: {port: {speed_mbit, duplex, autonegotiation, port_type, link, ...}}; not told is None.
+    """Parse every network port: {port: {speed_mbit, duplex, autonegotiation, port_type, link, ...}}; missing is None.
 
-    A port printed twice has the values it had last; `ethtool_readings` has all of them. Values whose port is nowhere
-    named (`ethtool ... | grep Speed` without the command) are under the empty name.
+    A port printed twice has its last values; `ethtool_readings` has all of them. Values whose port is not named
+    anywhere (`ethtool ... | grep Speed` without the command) are under the empty name.
     """
     ports: dict[str, dict[str, Any]] = {}
     for port, values in ethtool_readings(text):
@@ -43,14 +43,14 @@ def parse_ethtool(text: str) -> dict[str, dict[str, Any]]:
 
 
 def ethtool_readings(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The values each time that a port is printed, in the order of the capture, and only those that are printed."""
+    """Yield the values of each printing of a port, in the order of the capture, and only those printed."""
     for section in sections(text):
         if section.tool == "ethtool" or (section.tool in ("", "echo") and _has_settings(section)):
             yield from _section_readings(section)
 
 
 def _has_settings(section: Section) -> bool:
-    """Whether lines without any heading come from ethtool: `| grep Speed` leaves no more than that."""
+    """Whether lines without a heading come from ethtool: `| grep Speed` leaves no more than that."""
     return any(re.match(r"^[\w.\-:\s]*\b(?:Speed:\s*(?:\d|Unknown)|Link detected:)", line) for line in section.lines)
 
 
@@ -60,7 +60,7 @@ def _section_readings(section: Section) -> Iterator[tuple[str, dict[str, Any]]]:
     for raw in section.lines:
         line = raw
         first, lone = _NAME_FIRST.match(line), _LONE_NAME.match(line)
-        # Of a loop that prints the name before it asks; a name has a digit in it, a value of ethtool's has none.
+        # From a loop that prints the name first; a name contains a digit, ethtool's values do not.
         named = first or (lone if not section.device and lone and re.search(r"\d", lone["name"]) else None)
         if named and not _NOT_A_PORT.match(named["name"]):
             if values:
@@ -75,7 +75,7 @@ def _section_readings(section: Section) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _asked_for(section: Section) -> str:
-    """The port of the command line, as `grep` takes the heading away; of `ethtool -i PORT` the output never has one."""
+    """The port on the command line: `grep` removes the heading, and the output of `ethtool -i PORT` has none."""
     words = section.command.words if section.command and section.command.tool in ("ethtool", "echo") else ()
     named = [word.strip("\"'") for word in words if not word.startswith("-")]
     return named[-1] if named and re.fullmatch(_NAME, named[-1]) else ""
@@ -98,7 +98,7 @@ def _switch(name: str, words: dict[str, bool]) -> Any:
 
 
 def _link(value: str) -> dict[str, Any]:
-    """`yes`, `no`, or with a newer ethtool `no (No cable)`."""
+    """Parse `yes`, `no`, or as a newer ethtool prints it, `no (No cable)`."""
     words = value.split()
     reason = re.search(r"\(([^)]*)\)", value)
     return {

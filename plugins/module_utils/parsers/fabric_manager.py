@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's fabric manager: what systemd says of its unit, what it logs, and its version."""
+"""Parses NVIDIA's fabric manager: what systemd reports about its unit, its log, and its version."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "genera
 
 
 class _Reader:
-    """Goes through the lines; what a later start has mended is forgotten."""
+    """Processes the lines; problems that a later start fixed are dropped."""
 
     def __init__(self) -> None:
         self.unit: dict[str, Any] = {}
@@ -105,7 +105,7 @@ class _Reader:
         self.unit[key] = value
 
     def _version(self, version: str) -> None:
-        # A log has the versions of the past before that of now.
+        # A log has past versions before the current one.
         self.data["version"] = version
 
     def _status(self, line: str) -> bool:
@@ -130,7 +130,7 @@ class _Reader:
         return bool(loaded or active or main or line.startswith("Active:"))
 
     def _state(self, line: str) -> bool:
-        """`nvidia-smi -q | grep -A 2 Fabric`: the state and the status of one GPU after the other."""
+        """Parse `nvidia-smi -q | grep -A 2 Fabric`: the state and the status of one GPU after the other."""
         found = _FABRIC.match(line)
         if not found:
             return False
@@ -202,14 +202,14 @@ class _Reader:
 
 
 def parse_fabric_manager(text: str) -> tuple[dict[str, Any], list[str]]:
-    """What is told of the fabric manager.
+    """Parse what the text shows about the fabric manager.
 
     {"unit": {"load", "active", "sub", "result", "enabled", "main_pid", "ended"}, "version", "log_state": started,
-    stopped or failed (the last that the log tells), "mismatch": {"fabric_manager", "driver"} (it refused this driver),
+    stopped or failed (the last in the log), "mismatch": {"fabric_manager", "driver"} (it refused this driver),
     "nothing_to_do": True (it found no NVSwitch), "wrong_topology": True (it found too few or too many of them),
     "configured": True, "serves": True (it answers requests of GPUs), "no_program": True (the shell does not find it),
     "sxids": [{"number", "fatal", "count", "text"}], "errors": [lines since the last start], "fabric": [{"state",
-    "status"}] (of GPUs, as nvidia-smi -q tells them)}. Keys that the text does not tell are absent.
+    "status"}] (of GPUs, as nvidia-smi -q prints them)}. Keys that the text does not show are absent.
     """
     reader = _Reader()
     lines = [line.strip()[:_LONGEST] for line in capture_lines(text)]

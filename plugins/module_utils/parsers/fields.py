@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One vocabulary for what nvidia-smi tells of a GPU, in whichever form and release it tells it.
+"""One vocabulary for what nvidia-smi reports about a GPU, in every output format and release.
 
-A field has the name that `--query-gpu` gives it, in the words of today's drivers, without a unit. Values are plain:
-MiB, MHz, W and degrees as numbers, switches as bool. None is the driver's own word for "this GPU has none" (`[N/A]`).
+A field has its `--query-gpu` name, as of today's drivers, and no unit. Values are plain: MiB, MHz, W and degrees as
+numbers, switches as bool. None stands for the driver's "this GPU has none" (`[N/A]`).
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ _UNIT = re.compile(r"\s*\[[^\]]{1,12}\]\s*$")
 
 _NONE = frozenset({"n/a", "not supported", "not applicable"})
 _UNTOLD = frozenset({"requested functionality has been deprecated", "deprecated", "function not found"})
-"""What a driver prints in place of a value that it does not give (any more): neither a value nor "has none"."""
+"""What a driver prints for a value that it does not provide (any more): neither a value nor "has none"."""
 _MASKED = re.compile(
     r"[xX*#?]{2,}|[<\[({]?(?:redacted|masked|hidden|removed|private)[>\])}]?|<[\w .-]{1,40}>", re.IGNORECASE
 )
-"""What somebody put in place of a value before showing it to others."""
+"""What a user put in place of a value before sharing the output."""
 TROUBLE = re.compile(
     r"ERR!|unknown error|gpu is lost|requires? reset|reset required|fallen off the bus|"
     r"gpu access blocked|timed? ?out|no answer within",
     re.IGNORECASE,
 )
-"""What stands in place of a value, or in a line, where a GPU does not answer."""
+"""What appears in place of a value, or in a line, if a GPU does not answer."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """What a cell says: a value (None: the GPU has none), nothing, trouble, or something that is not understood."""
+    """The content of a cell: a value (None: the GPU has none), nothing, trouble, or something not understood."""
 
     value: Any = None
     told: bool = False
@@ -81,13 +81,13 @@ def canonical(name: str) -> str:
 
 
 def is_field(name: str) -> bool:
-    """Whether this is the name of a field, as in the heading of a CSV."""
+    """Whether this is the name of a field, as in a CSV heading."""
     plain = canonical(name)
     return plain in READERS or plain in _UNREAD or plain.startswith(_FAMILIES)
 
 
 def read(field: str, raw: str) -> Value:
-    """The value of one field from the text that stands for it."""
+    """Parse the value of one field from its text."""
     text = " ".join(raw.split()).strip("\"'")
     plain = text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
     lowered = plain.lower()
@@ -133,7 +133,7 @@ def _hexadecimal(text: str) -> int | None:
 
 
 def read_bus(text: str) -> str | None:
-    """A PCI address in the length that nvidia-smi prints: 0000:19:00.0 is 00000000:19:00.0."""
+    """Normalise a PCI address to the length that nvidia-smi prints: 0000:19:00.0 becomes 00000000:19:00.0."""
     found = re.fullmatch(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])", text)
     return f"{found[1]:0>8}:{found[2]}:{found[3]}.{found[4]}".upper() if found else None
 
@@ -232,7 +232,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "fabric.state": _WORD,
     "fabric.status": _TEXT,
 }  # fmt: skip
-"""How each field is read that a check or a report looks at; others are kept as they are."""
+"""The parsers of the fields that a check or a report uses; other fields are kept as text."""
 
 _UNREAD = frozenset({"timestamp", "serial", "hostname", "edpp_multiplier", "addressing_mode", "c2c.mode", "fan.speed"})
 _FAMILIES = (
@@ -243,11 +243,11 @@ _FAMILIES = (
 )  # fmt: skip
 
 LEFT_OUT = frozenset({"serial", "timestamp", "platform.chassis_serial_number"})
-"""What says nothing about health and would make a report personal."""
+"""Fields that say nothing about health and would make a report personal."""
 
 
 def label(gpu: dict[str, Any]) -> str:
-    """How a message names this GPU."""
+    """The name of this GPU in messages."""
     if gpu.get("index") is not None:
         return f"GPU {gpu['index']}"
     return f"GPU {gpu.get('bus') or gpu.get('uuid') or '?'}"

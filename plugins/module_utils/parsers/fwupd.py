@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fwupdmgr get-history --json`: the updates of firmware that fwupd made or staged for the next boot."""
+"""Parses `fwupdmgr get-history --json`: the firmware updates that fwupd applied or staged for the next boot."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from datetime import datetime, timezone
 from typing import Any
 
 _STATES = {0: "unknown", 1: "pending", 2: "success", 3: "failed", 4: "needs-reboot", 5: "failed-transient"}
-"""What fwupd's numbers mean; newer versions print the word."""
+"""The meaning of fwupd's numbers; newer versions print the name."""
 
 
 def parse_history(text: str) -> list[dict[str, Any]]:
-    """Every update, oldest first: `device`, `before`, `after`, `at` in UTC, `state`; none where there is no history.
+    """Parse every update, oldest first: `device`, `before`, `after`, `at` in UTC, `state`; empty without a history.
 
-    The device has the version it had before; its release is what was installed. Raises ValueError for what is no
-    answer of fwupd's.
+    The device's version is the one before the update; its release is what was installed. Raises ValueError for text
+    that is not fwupd's output.
     """
     try:
         found = json.loads(text)

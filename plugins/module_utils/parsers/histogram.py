@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histograms as Prometheus has them: cumulative counts by upper bound, the last bound infinite. Pure."""
+"""Histograms as in Prometheus: cumulative counts by upper bound, with an infinite last bound. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_BUCKETS = 128
 
 
 def read_histogram(pairs: Iterable[tuple[object, object]]) -> Histogram | None:
-    """Bounds with their counts, as a page or a file tells them; None for what is no histogram.
+    """Build a histogram from bounds and counts as a page or a file has them; None if they are invalid.
 
     A count that falls from one bound to the next is raised, as Prometheus does: pages are written while counts grow.
     """
@@ -37,21 +37,21 @@ def read_histogram(pairs: Iterable[tuple[object, object]]) -> Histogram | None:
 
 
 def increase(before: Histogram, now: Histogram) -> Histogram | None:
-    """What was counted between two readings; None where the counts began anew, or are not of one histogram."""
+    """The increase between two readings; None if the counters were reset or the histograms differ."""
     if list(before) != list(now) or any(now[bound] < before[bound] for bound in now):
         return None
     return read_histogram((bound, now[bound] - before[bound]) for bound in now)
 
 
 def added(several: Sequence[Histogram]) -> Histogram | None:
-    """Several of one kind together; None where there is none, or they have not the same bounds."""
+    """The sum of several histograms; None if there are none, or their bounds differ."""
     if not several or any(list(one) != list(several[0]) for one in several):
         return None
     return read_histogram((bound, sum(one[bound] for one in several)) for bound in several[0])
 
 
 def without(found: Histogram, values: Iterable[float]) -> Histogram:
-    """The same without these observations: each is taken from its bucket, else from the nearest one below or above."""
+    """Remove these observations: each from its bucket, else from the nearest one below or above."""
     bounds = list(found)
     counts = [count - below for count, below in zip(found.values(), [0.0, *found.values()], strict=False)]
     for value in values:
@@ -68,9 +68,9 @@ def without(found: Histogram, values: Iterable[float]) -> Histogram:
 
 
 def quantile(found: Histogram, share: float) -> float | None:
-    """The value that a share of the observations is not above, within a bucket by its part, as histogram_quantile does.
+    """The quantile at `share`, interpolated within its bucket as histogram_quantile does.
 
-    None where nothing was observed. Beyond the last finite bound nothing is known: it is that bound then.
+    None without observations. Nothing is known beyond the last finite bound: the result is then that bound.
     """
     bounds, counts = list(found), list(found.values())
     if not counts[-1]:
@@ -87,9 +87,9 @@ def quantile(found: Histogram, share: float) -> float | None:
 
 
 def share_within(found: Histogram, limit: float) -> float | None:
-    """The share of observations that are not above a limit of 0 or more, within a bucket by its part; None without any.
+    """The share of observations not above `limit` (0 or more), interpolated within its bucket; None without any.
 
-    What is above the last finite bound counts as above every limit.
+    Observations above the last finite bound count as above every limit.
     """
     total = found[math.inf]
     if not total:

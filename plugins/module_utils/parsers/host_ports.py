@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ip` and files of sysfs say of ports in a capture: `ip -br addr`, `ip addr`, `cat /sys/class/.../rate`."""
+"""Parses ports from `ip` and sysfs files in a capture: `ip -br addr`, `ip addr`, `cat /sys/class/.../rate`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 
 
 def parse_ip(text: str) -> dict[str, dict[str, Any]]:
-    """`ip addr` and `ip link`, in full, with -br or with -j: {port: {up, mtu, addresses}}; not told is None."""
+    """Parse `ip addr` and `ip link`, in full, with -br or with -j: {port: {up, mtu, addresses}}; missing is None."""
     ports: dict[str, dict[str, Any]] = {}
     current: dict[str, Any] | None = None
     for line in capture_lines(text):
@@ -61,7 +61,7 @@ def parse_ip(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _up(state: str) -> bool | None:
-    """A port without a way to tell (UNKNOWN: loopback, tunnels) is neither up nor down."""
+    """Whether a port is up; None for one that cannot tell (UNKNOWN: loopback, tunnels)."""
     return {"UP": True, "DOWN": False, "LOWERLAYERDOWN": False, "NOTPRESENT": False}.get(state)
 
 
@@ -94,7 +94,7 @@ _NET_FILES: dict[str, tuple[str, Any]] = {
 
 
 def parse_sysfs_rdma(text: str) -> dict[str, dict[int, dict[str, Any]]]:
-    """Files under /sys/class/infiniband: {device: {port: {state, phys_state, rate_gbit, link_layer, firmware}}}."""
+    """Parse /sys/class/infiniband files: {device: {port: {state, phys_state, rate_gbit, link_layer, firmware}}}."""
     devices: dict[str, dict[int, dict[str, Any]]] = {}
     for path, value in _sysfs_values(text):
         found = _RDMA_FILE.match(path)
@@ -107,7 +107,7 @@ def parse_sysfs_rdma(text: str) -> dict[str, dict[int, dict[str, Any]]]:
 
 
 def parse_sysfs_net(text: str) -> dict[str, dict[str, Any]]:
-    """Files under /sys/class/net: {port: {speed_mbit, mtu, up, carrier}}; what is not told is None."""
+    """Parse files under /sys/class/net: {port: {speed_mbit, mtu, up, carrier}}; missing is None."""
     ports: dict[str, dict[str, Any]] = {}
     for path, value in _sysfs_values(text):
         found = _NET_FILE.match(path)
@@ -120,12 +120,12 @@ def parse_sysfs_net(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _sysfs_values(text: str) -> Iterator[tuple[str, str]]:
-    """File and value, of `cat FILE ...`, `grep . FILES` and `head FILES`."""
+    """Yield file and value, from `cat FILE ...`, `grep . FILES` and `head FILES`."""
     for section in sections(text):
         words = section.command.words if section.command and section.command.tool == "cat" else ()
         waiting = [word for word in words if word.startswith("/sys/class/")]
         if any("*" in word for word in waiting):
-            waiting = []  # which file a line is of cannot be told
+            waiting = []  # which file a line belongs to is unknown
         for line in section.lines:
             told, banner = _AFTER.match(line.strip()), _BANNER.match(line.strip())
             if banner:

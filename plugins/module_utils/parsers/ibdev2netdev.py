@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ibdev2netdev`, with or without -v: which network port belongs to which RDMA device, and whether it is up."""
+"""Parses `ibdev2netdev`, with or without -v: the network port of each RDMA device, and whether it is up."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FIRMWARE = re.compile(r"\bfw\s+(?P<version>\S+)", re.IGNORECASE)
 
 
 def parse_ibdev2netdev(text: str) -> dict[str, dict[int, dict[str, Any]]]:
-    """Every device with its ports: {device: {port: {netdev, up, state, pci, firmware, type}}}; not told is None.
+    """Parse every device with its ports: {device: {port: {netdev, up, state, pci, firmware, type}}}; missing is None.
 
-    `up` is what stands behind the network port. PCI function, firmware and state are told only by `ibdev2netdev -v`.
+    `up` is the word after the network port. Only `ibdev2netdev -v` prints PCI function, firmware and state.
     """
     devices: dict[str, dict[int, dict[str, Any]]] = {}
     for line in capture_lines(text):

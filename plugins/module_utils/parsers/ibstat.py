@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ibstat`, of all devices, of one device, or of one port."""
+"""Parses `ibstat`, of all devices, of one device, or of one port."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PORT = re.compile(r"^\s*Port\s+(?P<port>\d{1,3})\s*:", re.IGNORECASE)
 
 
 def parse_ibstat(text: str) -> dict[str, dict[int, dict[str, Any]]]:
-    """Every device with its ports: {device: {port: {state, phys_state, rate_gbit, link_layer, firmware, ...}}}.
+    """Parse every device with its ports: {device: {port: {state, phys_state, rate_gbit, link_layer, firmware, ...}}}.
 
-    States are in the words of `rdma link` (ACTIVE, LINK_UP), what is not told is None. A device printed twice has the
-    values it had last. Ports of no device that the text names are under ?1, ?2, and so on. The rate of a port that is
-    down says nothing: it is what the port fell back to.
+    States are named as in `rdma link` (ACTIVE, LINK_UP), missing values are None. A device printed twice has its last
+    values. Ports without a device named in the text are under ?1, ?2, and so on. The rate of a port that is down means
+    nothing: it is what the port fell back to.
     """
     devices: dict[str, dict[int, dict[str, Any]]] = {}
     for section in sections(text):
@@ -60,7 +60,7 @@ def _ports(section: Section) -> dict[int, dict[str, Any]]:
             name, read = _READERS[key]
             here[name] = read(value)
     if not ports and {"state", "phys_state", "rate_gbit", "link_layer"} & device.keys():
-        ports[1] = {}  # `| grep` took the port's own line away
+        ports[1] = {}  # `| grep` removed the port's own line
     for values in ports.values():
         for name, value in device.items():
             values.setdefault(name, value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ibstatus`: what sysfs says of every port, in a block each."""
+"""Parses `ibstatus`: what sysfs reports about every port, one block each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FIELDS = ("state", "phys_state", "rate_gbit", "rate", "link_layer", "gid", "lid
 
 
 def parse_ibstatus(text: str) -> dict[str, dict[int, dict[str, Any]]]:
-    """Every device with its ports: {device: {port: {state, phys_state, rate_gbit, link_layer, ...}}}.
+    """Parse every device with its ports: {device: {port: {state, phys_state, rate_gbit, link_layer, ...}}}.
 
-    `rate` is the whole phrase (`200 Gb/sec (4X HDR)`), `rate_gbit` its number. What is not told is None. Ports of
-    no device that the text names are under ?1, ?2, and so on.
+    `rate` is the whole phrase (`200 Gb/sec (4X HDR)`), `rate_gbit` its number. Missing values are None. Ports without a
+    device named in the text are under ?1, ?2, and so on.
     """
     devices: dict[str, dict[int, dict[str, Any]]] = {}
     for section in sections(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ibv_devinfo`, with or without -v: the only tool that tells the RDMA MTU a port really uses."""
+"""Parses `ibv_devinfo`, with or without -v: the only tool that shows the RDMA MTU a port really uses."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ _GID = re.compile(r"^\s*GID\[\s*(?P<index>\d{1,5})\s*\]:\s*(?P<address>[0-9a-fA-
 
 
 def parse_ibv_devinfo(text: str) -> dict[str, dict[int, dict[str, Any]]]:
-    """Every device with its ports: {device: {port: {state, phys_state, max_mtu, active_mtu, link_layer, ...}}}.
+    """Parse every device with its ports: {device: {port: {state, phys_state, max_mtu, active_mtu, link_layer, ...}}}.
 
-    What is not told is None. The physical state, the width and the GIDs are told only by `ibv_devinfo -v`, and the
-    rate is computed from width and speed of a lane, so it too is there only then. A device printed twice has the
-    values it had last.
+    Missing values are None. Only `ibv_devinfo -v` prints the physical state, the width and the GIDs; the rate is
+    computed from the width and speed of a lane, so it needs -v, too. A device printed twice has its last values.
     """
     devices: dict[str, dict[int, dict[str, Any]]] = {}
     for section in sections(text):
@@ -58,7 +57,7 @@ def parse_ibv_devinfo(text: str) -> dict[str, dict[int, dict[str, Any]]]:
 
 
 def _ports(section: Section) -> dict[int, dict[str, Any]]:
-    """The ports of one device; what is told of the device is told of each."""
+    """Parse the ports of one device; values of the device apply to each."""
     device: dict[str, Any] = {}
     ports: dict[int, dict[str, Any]] = {}
     here: dict[str, Any] = device
@@ -73,7 +72,7 @@ def _ports(section: Section) -> dict[int, dict[str, Any]]:
             name, read = _READERS[key]
             here[name] = read(value)
     if not ports and _tells_a_port(device):
-        ports[1] = {}  # `| grep` took the port's own line away
+        ports[1] = {}  # `| grep` removed the port's own line
     for values in ports.values():
         for name, value in device.items():
             values.setdefault(name, value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the kernel would send packets, as `ip -j route get` says it."""
+"""Parses `ip -j route get`: where the kernel would send packets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _FAILED = re.compile(r"^Command failed -:(?P<line>\d+)")
 
 
 def batch(pairs: list[tuple[str, str]]) -> str:
-    """The questions for `ip -batch`: the way to each destination from each source."""
+    """The queries for `ip -batch`: the route to each destination from each source."""
     return "".join(f"route get {destination} from {source}\n" for source, destination in pairs)
 
 
 def parse_routes(stdout: str, stderr: str = "") -> tuple[dict[tuple[str, str], dict[str, Any]], dict[int, str]]:
-    """The ways by (source, destination), and the complaints by the number of their question, counted from 0.
+    """Parse the routes by (source, destination), and the errors by the number of their query, counted from 0.
 
-    `ip` prints one list for each question it could answer, one after the other.
+    `ip` prints one list for each query it could answer, one after the other.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     decoder, rest = json.JSONDecoder(), stdout.lstrip()

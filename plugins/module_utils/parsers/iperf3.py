@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `iperf3 --json` measured, seen from the client."""
+"""Parses the result of `iperf3 --json`, as seen from the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Throughput:
 
 
 def parse_iperf3(text: str) -> Throughput:
-    """The throughput that arrived at the receiver; text that is no report of iperf3 gives a problem."""
+    """Return the throughput that arrived at the receiver; text that is no iperf3 report gives a problem."""
     try:
         report = json.loads(text)
     except ValueError:
@@ -27,7 +27,7 @@ def parse_iperf3(text: str) -> Throughput:
     if report.get("error"):
         return Throughput(problem=f"iperf3: {str(report['error']).removeprefix('error - ')[:200]}")
     end = report.get("end")
-    # What was sent may still lie in a buffer; what was received has crossed the fabric.
+    # Sent data may still be in a buffer; received data has crossed the fabric.
     for total in ("sum_received", "sum_sent"):
         rate = (end.get(total) or {}).get("bits_per_second") if isinstance(end, dict) else None
         if isinstance(rate, (int, float)) and rate > 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's log as dmesg, journalctl -k or syslog give it: Xid, SXid, slow PCIe links, lost GPUs, lost links."""
+"""Parses the kernel log of dmesg, journalctl -k or syslog: Xid, SXid, slow PCIe links, lost GPUs and links."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _BOOT = re.compile(r"\bLinux version \d|\bCommand line: ")
 _BOOT_SECONDS = 5.0
 _LOADING = re.compile(r"NVRM: loading NVIDIA ")
 _NVSWITCH = re.compile(r"\bnvidia-nvswitch(?:\d+:|: Probing device)")
-"""What the driver writes of an NVSwitch that it has found; some releases greet with the name alone on every machine."""
+"""What the driver writes about an NVSwitch that it found; some releases print the name alone on every machine."""
 _GREP = re.compile(r"""\b[ze]?grep\b(?P<rest>(?:"[^"]*"|'[^']*'|[^|"'])*)""")
 _ASIDE = re.compile(r"^(?:#\s|rc\s*=\s*-?\d+$|-- )")
 _REFUSED = re.compile(
@@ -80,11 +80,11 @@ _FAULT = re.compile(r"(?:NVRM|nvidia-nvswitch\d{0,3}): S?Xid")
 _LONGEST = 4000
 _PROBLEMS = 20
 _SOURCES = 5
-"""Different writers in a log that nobody has filtered."""
+"""Number of different writers that an unfiltered log has."""
 
 
 class _Reader:
-    """Goes through the lines once, and merges what is told again and again."""
+    """Processes the lines once, and merges repeated events."""
 
     def __init__(self) -> None:
         self.xids: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -118,12 +118,12 @@ class _Reader:
         self.ports.read(line)
 
     def end(self) -> None:
-        """A last line that has only begun may have been a fault."""
+        """Check the last line: a truncated one may have been a fault."""
         if _CUT.search(self.last):
             self.problem("sxid" if "nvswitch" in self.last else "xid", self.last)
 
     def _command(self, line: str) -> None:
-        """A filter decides what the log can show at all."""
+        """Record the command's filter, which decides what the log can show at all."""
         found = _GREP.search(line)
         if found and not line.startswith("#"):
             self.filter = found["rest"].strip()
@@ -160,7 +160,7 @@ class _Reader:
             text = xid["rest"].lstrip(" ,").strip()
             if not xid["rest"].strip() or not re.match(r"\s*[,\s]", xid["rest"]):
                 self.problem("xid", line)  # the number may be cut off
-            # Which action Xid 154 asks for, and whether an NVLink error is fatal, is in the words.
+            # The text says which action Xid 154 asks for, and whether an NVLink error is fatal.
             kind = text[:80] if number >= 144 else ""
             self._merge(
                 self.xids,
@@ -189,7 +189,7 @@ class _Reader:
         told = True if _FATAL.search(rest) else (False if _NON_FATAL.search(rest) else None)
         severity = _SEVERITY.search(rest)
         known = self.sxids.get(key)
-        if known and told is None:  # the lines with details, which follow the one that counts
+        if known and told is None:  # detail lines, which follow the one that counts
             if known["fatal"] is None and severity:
                 known["fatal"] = severity["severity"] == "1"
             return
@@ -218,7 +218,7 @@ class _Reader:
 
     @staticmethod
     def _merge(events: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], line: str, **values: Any) -> None:
-        """One entry an event and device, with how often it came; the newest goes to the end."""
+        """Keep one entry per event and device, with its count; the newest moves to the end."""
         known = events.pop(key, None)
         when = stamp_text(line)
         first = known["first"] if known else when
@@ -226,21 +226,21 @@ class _Reader:
 
 
 def _pieces(line: str) -> list[str]:
-    """The line, or one piece a fault where line ends were lost; the stamp stays with the first."""
+    """Split a line with several faults, whose line ends were lost, at each; the timestamp stays with the first."""
     starts = [found.start() for found in _FAULT.finditer(line)][1:]
     return [line[begin:end] for begin, end in zip([0, *starts], [*starts, None], strict=True)]
 
 
 def parse_kernel_log(text: str) -> tuple[dict[str, Any], list[str]]:
-    """What the log says about GPUs, switches, PCIe links and ports, and the lines that look like it but are damaged.
+    """Parse what the log says about GPUs, switches, PCIe links and ports, and the damaged lines that look like it.
 
-    {"lines", "kernel_lines", "from_boot" and "from_load": it begins with the boot, or has the load of the driver,
-    "nvidia" and "nvswitch": these drivers have written into it, "found_nvswitch": the latter of a switch that it has,
-    "varied": many others have written, "filter": what the command filtered it by, "xids": [{"number", "bus", "count",
-    "first", "last", "text"}] the newest last, "sxids": the same with "fatal" (None: not told), "faults": [{"what":
-    lost, init, none, gsp or mismatch, "bus", ...}] that came without a number, "pcie": [links that carry less than the
-    device can], "ports": {port: {"down", "up", "most_in_24_h", "last", "ended_down"}}, "doubts": {problem: xid, sxid,
-    pcie or refused}}.
+    {"lines", "kernel_lines", "from_boot" and "from_load": it starts at boot, or includes the load of the driver,
+    "nvidia" and "nvswitch": these drivers have written to it, "found_nvswitch": the latter about a switch that it
+    found, "varied": many others have written, "filter": what the command filtered it by, "xids": [{"number", "bus",
+    "count", "first", "last", "text"}] the newest last, "sxids": the same with "fatal" (None: unknown), "faults":
+    [{"what": lost, init, none, gsp or mismatch, "bus", ...}] that came without a number, "pcie": [links that carry less
+    than the device can], "ports": {port: {"down", "up", "most_in_24_h", "last", "ended_down"}}, "doubts": {problem:
+    xid, sxid, pcie or refused}}.
     """
     reader = _Reader()
     for line in capture_lines(text):

@@ -17,21 +17,21 @@ _EVENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bond", re.compile(rf"\(slave {_PORT}\): link status definitely (?:(?P<down>down)|(?P<up>up))\b")),
     ("rdma", re.compile(rf"{_BUS} {_PORT}: Port: \d+ Link (?:(?P<down>DOWN)|(?P<up>ACTIVE))\b")),
 )
-"""The same loss is told by several parts of the system: each is counted for itself, and the most counts."""
+"""Several parts of the system report the same loss: each is counted separately, and the highest count is used."""
 _QUICK = re.compile(r"carrier|[Ll]ink")
 _VIRTUAL = re.compile(
     r"^(?:veth|docker|br-|cali|cni|flannel|lxc|lxd|tap|tun|vnet|virbr|vxlan|lo$|ovs|kube|podman|dummy)"
 )
-"""Ports of containers and virtual machines come and go with them."""
+"""Ports of containers and virtual machines, which come and go with them."""
 
 
 class Ports:
-    """The events of every port, in the order of the log."""
+    """The events of every port, in log order."""
 
     def __init__(self) -> None:
         self._events: dict[str, list[tuple[str, bool, tuple[str, float] | None]]] = {}
         self._cards: dict[str, set[str]] = {}
-        """What the ports of a card are called by its network driver."""
+        """The names that a card's network driver gives its ports, by PCI address."""
         self._rdma: dict[str, str] = {}
 
     def read(self, line: str) -> None:
@@ -49,11 +49,14 @@ class Ports:
                 return
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """{port: {"down", "up", "most_in_24_h", "last": up or down, "ended_down": it was up, and is not now}}."""
+        """Summarise the events of each port.
+
+        {port: {"down", "up", "most_in_24_h", "last": up or down, "ended_down": it was up, and is not now}}.
+        """
         result: dict[str, dict[str, Any]] = {}
         for port, events in self._events.items():
             if self._cards.get(self._rdma.get(port, "")):
-                continue  # the same port under its other name
+                continue  # the same port under its RDMA name
             sources = {source for source, _, _ in events}
             ups = {source: [up for own, up, _ in events if own == source] for source in sources}
             downs = {source: [when for own, up, when in events if own == source and not up] for source in sources}
@@ -69,7 +72,7 @@ class Ports:
 
 
 def _most_in_a_day(times: list[tuple[str, float] | None]) -> int:
-    """The most events within 24 hours; all of them where some have no time, or clocks are mixed."""
+    """The most events within 24 hours; all of them if some have no time, or clocks are mixed."""
     if not times or None in times or len({one[0] for one in times if one}) != 1:
         return len(times)
     seconds = sorted(one[1] for one in times if one)

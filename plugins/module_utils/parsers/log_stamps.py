@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a line of a log was written, in whichever way dmesg, journalctl and syslog print it."""
+"""Parses the timestamps of log lines in every form that dmesg, journalctl and syslog print."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CTIME = re.compile(
     re.ASCII,
 )
 _FRONT = 60
-"""Characters in which a stamp begins."""
+"""Leading characters of a line in which a timestamp must start."""
 
 
 def stamp_seconds(line: str) -> tuple[str, float] | None:
-    """The kind of clock and its seconds, to be compared with others of the same kind; None without a stamp.
+    """The kind of clock and its seconds, comparable with others of the same kind; None without a timestamp.
 
-    syslog leaves the year out: then all lines are taken to be of one year.
+    syslog omits the year: all its lines are then assumed to be of one year.
     """
     plain = line.strip()
     uptime = _UPTIME.match(plain)
@@ -53,7 +53,7 @@ def _date(text: str) -> tuple[str, float] | None:
 
 
 def stamp_text(line: str) -> str:
-    """The stamp as it is printed; empty without one."""
+    """The timestamp as printed; empty without one."""
     plain = line.strip()
     found = _UPTIME.match(plain)
     if found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lspci -d 10de:` with -n, -nn or neither: NVIDIA's devices on the PCI bus, whatever the driver says of them."""
+"""Parses `lspci -d 10de:` with -n, -nn or neither: NVIDIA's devices on the PCI bus, independent of the driver."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _WORDS = (
 _GONE = re.compile(r"\(rev ff\)|unknown header type 7f", re.IGNORECASE)
 _WHOLE = re.compile(r"^\s*#\s*(?P<count>\d{1,6}) PCI devices in all, (?P<own>\d{1,6}) of NVIDIA's\s*$")
 _PART = re.compile(r"\blspci\b.*(?:\||\s-s\b|::)")
-"""A command that shows some of the devices only."""
+"""A command that shows only some of the devices."""
 _NVIDIA, GPU, NVSWITCH = "10de", ("0300", "0302"), "0680"
 
 
 def last_line(count: int, own: int) -> str:
-    """What ends a listing that was read from the kernel: how many devices there are, so that none can be cut off."""
+    """The last line of a listing made from sysfs: it counts the devices, so that truncation shows."""
     return f"# {count} PCI devices in all, {own} of NVIDIA's"
 
 
 def parse_lspci(text: str) -> tuple[dict[str, Any], list[str]]:
-    """GPUs and NVSwitches by their address; `gone` where a device no longer answers the bus (revision ff).
+    """Parse GPUs and NVSwitches by address; `gone` if a device no longer answers the bus (revision ff).
 
-    `listed` is how many of NVIDIA's devices there are where the listing says so, `part` whether it shows only some.
+    `listed_devices` is the number of NVIDIA's devices if the listing states it, `part` whether it shows only some.
     """
     found: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
@@ -75,7 +75,7 @@ def parse_lspci(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _read(bus: str, rest: str, problems: list[str]) -> dict[str, Any] | None:
-    """One device of NVIDIA's; None for another's, and for one that is not understood."""
+    """Parse one NVIDIA device; None for another vendor's, and for one that is not understood."""
     numbers = _NUMBERS.match(rest) or _IN_BRACKETS.search(rest)
     if numbers:
         vendor, kind, device = (numbers[name].lower() for name in ("vendor", "kind", "device"))
@@ -96,5 +96,5 @@ def _read(bus: str, rest: str, problems: list[str]) -> dict[str, Any] | None:
 
 
 def short(bus: str) -> str:
-    """An address as lspci and the kernel print it: 00000000:5F:00.0 is 0000:5f:00.0."""
+    """Format an address as lspci and the kernel print it: 00000000:5F:00.0 becomes 0000:5f:00.0."""
     return bus[4:].lower() if len(bus) == 16 and bus.startswith("0000") else bus.lower()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/proc/meminfo."""
+"""Parses /proc/meminfo."""
 
 from __future__ import annotations
 
 
 def total_bytes(text: str) -> int | None:
-    """MemTotal in bytes; None when it is not told."""
+    """MemTotal in bytes; None if it is missing."""
     for line in text.splitlines():
         words = line.split()
         if len(words) >= 2 and words[0] == "MemTotal:" and words[1].isdigit():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lsmod` and /proc/modules: which modules the kernel has loaded; and the kernel, where `uname` was asked, too."""
+"""Parses `lsmod` and /proc/modules: the loaded kernel modules, and the kernel release if `uname` was captured, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STATUS = re.compile(r"^\s*(?:#|rc\s*=|Module\s+Size\s+Used)")
 
 
 def parse_modules(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The names of the modules, with - as _, and the release of the kernel; a line that is neither is a problem."""
+    """Parse the module names, with - as _, and the kernel release; any other line is a problem."""
     names: list[str] = []
     problems: list[str] = []
     kernel: str | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ip -j addr show`."""
+"""Parses `ip -j addr show`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .text import parse_json_list
 
 
 def parse_ip_addresses(text: str) -> dict[str, dict[str, Any]]:
-    """Every link by name with MTU, global addresses and whether it carries traffic.
+    """Parse every link by name, with its MTU, global addresses and whether it carries traffic.
 
     Raises ValueError when the text is not what `ip -j` prints.
     """
     links: dict[str, dict[str, Any]] = {}
     for entry in parse_json_list(text, "ip -j addr"):
-        # Older iproute2 prints an empty object for each link a filter left out.
+        # Older iproute2 prints an empty object for each link that a filter left out.
         if not entry.get("ifname"):
             continue
         flags = entry.get("flags") or []

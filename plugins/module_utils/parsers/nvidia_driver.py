@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's own words: the loaded module, the library, MIG, and Secure Boot, which decides whether it may load."""
+"""Parses the driver's state: the loaded module, the library, MIG, and Secure Boot, which may prevent its loading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .text import strip_ansi
 _KERNEL = "vmlinuz-"
 _NO_KERNEL = (".old", ".bak", ".dpkg-tmp", ".dpkg-new", ".dpkg-bak", ".efi.signed")
 MIG_QUERY = "mig.mode.current,mig.mode.pending"
-"""The --query-gpu fields `parse_mig` reads, with --format=csv,noheader."""
+"""The --query-gpu fields that `parse_mig` expects, with --format=csv,noheader."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,16 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Library:
-    """What nvidia-smi says of itself; `module` is the driver it talks to."""
+    """The version of nvidia-smi itself; `module` is that of the driver it talks to."""
 
     version: str | None = None
     module: str | None = None
 
 
 def newest_kernel(names: Iterable[str], links: Iterable[str | None] = ()) -> str | None:
-    """The kernel that the next boot starts, which is the newest one unless somebody told the boot loader otherwise.
+    """Return the kernel of the next boot: the newest, unless the boot loader is configured otherwise.
 
-    `names` are those of /boot, `links` what /vmlinuz and /boot/vmlinuz point to. None where there is no kernel, as in a
+    `names` are those of /boot, `links` the targets of /vmlinuz and /boot/vmlinuz. None if there is no kernel, as in a
     container.
     """
     listed = [*names, *((link or "").rpartition("/")[2] for link in links)]
@@ -44,24 +44,24 @@ def newest_kernel(names: Iterable[str], links: Iterable[str | None] = ()) -> str
 
 
 def _numbers(version: str) -> tuple[list[int], str]:
-    """For comparison: 6.8.0-100 is newer than 6.8.0-60."""
+    """A sort key: 6.8.0-100 is newer than 6.8.0-60."""
     return [int(digits) for digits in re.findall(r"\d+", version)], version
 
 
 def parse_proc_version(text: str | None) -> Loaded:
-    """/proc/driver/nvidia/version; nothing when no module is loaded."""
+    """Parse /proc/driver/nvidia/version; the result is empty if no module is loaded."""
     data, _ = proc_version.parse_proc_version(text or "")
     return Loaded(data.get("driver"), data.get("flavour"))
 
 
 def parse_smi_version(text: str) -> Library:
-    """`nvidia-smi --version`, also when it only complains that library and module differ."""
+    """Parse `nvidia-smi --version`, even if it only complains that library and module differ."""
     data, _ = smi_version.parse_smi_version(text)
     return Library(data.get("tool") or data.get("library"), data.get("driver"))
 
 
 def parse_mig(text: str) -> dict[str, bool]:
-    """Whether MIG is on for any GPU now, and after its next reset; `[N/A]` is a GPU that has no MIG."""
+    """Whether MIG is on for any GPU now, and after its next reset; `[N/A]` marks a GPU without MIG."""
     rows = [[cell.strip() for cell in line.split(",")] for line in strip_ansi(text).splitlines()]
     pairs = [row for row in rows if len(row) == 2]
     return {
@@ -71,7 +71,7 @@ def parse_mig(text: str) -> dict[str, bool]:
 
 
 def parse_secure_boot(variable: str | None, mokutil: str) -> bool | None:
-    """Secure Boot by the EFI variable (four bytes of attributes, then the state), else by `mokutil --sb-state`."""
+    """Determine Secure Boot by the EFI variable (four bytes of attributes, then the state), else by `mokutil`."""
     if variable:
         return variable[-1] == "\x01"
     if "SecureBoot enabled" in mokutil:

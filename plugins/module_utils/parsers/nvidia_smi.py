@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvidia-smi for those who only need to know which GPUs there are: the list, and one short query."""
+"""A simple view of nvidia-smi for callers that only need to know which GPUs exist: the list, and one short query."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .query_gpu import parse_query_gpu as parse_query
 from .smi_list import parse_smi_list
 
 GPU_QUERY = "index,name,memory.total,driver_version,uuid"
-"""The --query-gpu fields `parse_query_gpu` reads, with --format=csv,noheader,nounits."""
+"""The --query-gpu fields that `parse_query_gpu` expects, with --format=csv,noheader,nounits."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as the driver tells of it; unified-memory parts report no memory of their own (None)."""
+    """One GPU as the driver reports it; unified-memory parts report no memory of their own (None)."""
 
     index: int
     name: str
@@ -34,12 +34,12 @@ class GpuReading:
 
 
 def parse_gpu_list(text: str) -> GpuReading:
-    """`nvidia-smi -L`; MIG slices are indented below their GPU and are not GPUs."""
+    """Parse `nvidia-smi -L`; MIG slices are indented below their GPU and are not GPUs."""
     return _reading(*parse_smi_list(text))
 
 
 def parse_query_gpu(text: str) -> GpuReading:
-    """`nvidia-smi --query-gpu=<GPU_QUERY> --format=csv,noheader,nounits`."""
+    """Parse `nvidia-smi --query-gpu=<GPU_QUERY> --format=csv,noheader,nounits`."""
     return _reading(*parse_query(text, GPU_QUERY.split(",")))
 
 
@@ -49,7 +49,7 @@ def _reading(data: Mapping[str, Any], problems: Sequence[str]) -> GpuReading:
         Gpu(gpu["index"], gpu["name"], gpu.get("uuid") or "", gpu.get("memory.total"), gpu.get("driver_version") or "")
         for gpu in listed
     ]
-    # An empty text is no complaint: that there is no GPU says it.
+    # An empty text is no complaint: the empty list of GPUs is enough.
     said = problems if data or any('"' in one for one in problems) else ()
     library = [f"NVML library version: {data['library']}"] if data.get("library") else []
     return GpuReading(tuple(gpus), (*data.get("trouble", ()), *library, *data.get("warnings", ()), *said))

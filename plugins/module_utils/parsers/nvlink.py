@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi nvlink`: -s (speed of every link), -e (errors of every link), -c (what a link can do)."""
+"""Parses `nvidia-smi nvlink`: -s (speed of every link), -e (errors of every link), -c (capabilities of every link)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .captures import capture_lines, is_prompt
 STATUS, ERRORS, CAPABILITIES, REMOTE = "status", "errors", "capabilities", "remote"
 
 _PIECES = re.compile(r"(?<=\S)\s*(?=GPU \d{1,3}: |Link\s+\d{1,3}\s*[:,]|Device does not |NVML: Unable )")
-"""Where a new line has been lost: what begins a line also begins one when it stands behind something."""
+"""Where a newline was lost: text that normally starts a line also does so after other text."""
 _GPU = re.compile(r"^GPU\s*(?P<index>\d{1,3})\s*:\s*(?P<rest>.*)$")
 _NAMED = re.compile(r"^(?P<name>[^()]*?)\s*\(UUID:\s*(?P<uuid>[^\s()]+)\)$")
 _LINK = re.compile(r"^Link\s*(?P<link>\d{1,3})\s*:\s*(?P<rest>.*)$", re.IGNORECASE)
@@ -40,11 +40,11 @@ _ASKED = re.compile(r"nvidia-smi\s+nvlink\b(?P<rest>.*)$")
 _ONE_GPU = re.compile(r"(?:^|\s)(?:-i|--id)(?:[\s=]|$)")
 _PROBLEMS = 20
 _LONGEST = 200_000
-"""Characters of a line: more than all GPUs of a host fill with all counters when every line end is lost."""
+"""Characters of a line: more than the counters of all GPUs of a host fill when every newline is lost."""
 
 
 class _Reader:
-    """Goes through the lines, and keeps the GPU that they are about."""
+    """Processes the lines, keeping track of the GPU that they belong to."""
 
     def __init__(self) -> None:
         self.gpus: list[dict[str, Any]] = []
@@ -124,7 +124,7 @@ class _Reader:
             self.shows.append(what)
 
     def _once(self, what: str, link: str, name: str = "") -> bool:
-        """Whether this GPU's lines tell it for the first time; a second time means that a line between is lost."""
+        """Whether this item is new for the current GPU; a repetition means that a line in between was lost."""
         key = (what, link, name)
         if key in self.told:
             self.problem(
@@ -161,7 +161,7 @@ class _Reader:
         name = " ".join(words.split()).lower().removesuffix(" errors")
         counts = gpu.setdefault("errors", {}).setdefault(link, {})
         self._once(ERRORS, link, name)
-        # Told twice with different values: the higher one, as a count of errors never falls.
+        # Two different values: take the higher one, as a count of errors never falls.
         known = counts.get(name)
         counts[name] = value if known is None else max(known, value or 0)
 
@@ -174,7 +174,7 @@ class _Reader:
 
 
 def _value(text: str) -> float | bool | None:
-    """A count; None for N/A; False for what is neither."""
+    """A count; None for N/A; False for anything else."""
     plain = text.strip()
     if _NONE.match(plain):
         return None
@@ -185,13 +185,13 @@ def _value(text: str) -> float | bool | None:
 
 
 def parse_nvlink(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Every GPU with its links, and what was not understood.
+    """Parse every GPU with its links, and list what was not understood.
 
     {"gpus": [{"index", "name", "uuid", "links": {"0": GB/s, "7": None (inactive)}, "errors": {"0": {"replay": 0}},
-    "supported": False (it says that it has no NVLink), "all_inactive": True, "mig": True (no link can be asked)}],
-    "shows": ["status", "errors", ...], "trouble": [what nvidia-smi said in place of an answer], "one_gpu": the command
-    asked for one (-i)}. Keys that the text does not tell are absent. A command that printed nothing gives no GPUs and
-    `silent`.
+    "supported": False (it reports that it has no NVLink), "all_inactive": True, "mig": True (links cannot be
+    queried)}], "shows": ["status", "errors", ...], "trouble": [what nvidia-smi printed instead of an answer],
+    "one_gpu": whether the command selected one (-i)}. Keys that the text does not show are absent. A command that
+    printed nothing gives no GPUs and `silent`.
     """
     reader = _Reader()
     for line in capture_lines(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What perftest's bandwidth tests (`ib_write_bw`) measured."""
+"""Parses the results of perftest's bandwidth tests (`ib_write_bw`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .iperf3 import Throughput
 _HEADER = re.compile(r"#bytes\s+#iterations\s+BW peak\[(?P<unit>[A-Za-z]+)/sec\]\s+BW average\[(?P=unit)/sec\]")
 _ROW = re.compile(r"^\s*(?P<bytes>\d+)\s+(?P<iterations>\d+)\s+(?P<peak>[\d.]+)\s+(?P<average>[\d.]+)(?:\s|$)")
 _GBIT = {"Gb": 1.0, "MB": 8 * 2**20 / 1e9, "MiB": 8 * 2**20 / 1e9}
-"""A unit in Gb/s. Older releases write MB and mean MiB."""
+"""Each unit in Gb/s. Older releases print MB and mean MiB."""
 _COMPLAINT = re.compile(r"unable|fail|couldn't|cannot|error|not found|invalid|did not", re.IGNORECASE)
 
 
 def parse_perftest(stdout: str, stderr: str = "") -> Throughput:
-    """The average of the largest message size; the reason where the test did not come to a result."""
+    """Return the average of the largest message size, or the reason why the test has no result."""
     unit: str | None = None
     rows: list[tuple[int, float]] = []
     for line in stdout.splitlines():

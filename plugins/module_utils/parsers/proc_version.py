@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loaded kernel module: /proc/driver/nvidia/version, /sys/module/nvidia/version, and what is below .../gpus."""
+"""Parses the loaded kernel module: /proc/driver/nvidia/version, /sys/module/nvidia/version, files below .../gpus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GPU_KEYS = {"model": "name", "gpu uuid": "uuid", "video bios": "vbios_version",
 
 
 def parse_proc_version(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The module's version and flavour (open or proprietary). The date behind the version has many forms.
+    """Parse the module's version and flavour (open or proprietary). The date after the version has many forms.
 
     A module that is not loaded has no such file: `loaded` is then False.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi --query-gpu=... --format=csv`, with or without heading and units, in any order of columns."""
+"""Parses `nvidia-smi --query-gpu=... --format=csv`, with or without heading and units, in any order of columns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PRODUCT = re.compile(r"(?:NVIDIA|Tesla|Quadro|GeForce|GRID)[ \w.()+/-]{2,60}")
 _ELLIPSIS = ("...", "\u2026")
 _PROCESS = ("pid", "process_name")
 _MOST = 4096
-"""Rows; more is a recording over days, of which the first say enough."""
+"""The most rows parsed; more are a recording over days, whose first rows are enough."""
 
 
 def parse_query_gpu(text: str, fields: Sequence[str] = ()) -> tuple[dict[str, Any], list[str]]:
-    """The GPUs of the query. `fields` names the columns where there is no heading; a command in the text does too.
+    """Parse the GPUs of the query. `fields` names the columns if there is no heading; a command in the text does, too.
 
-    Without any of these only what tells itself apart is taken: a product's name, a UUID, a PCI address, a version.
+    Without any of these only self-evident values are taken: a product's name, a UUID, a PCI address, a version.
     """
     found = said(text)
     asked = _ASKED.search(found.command)
@@ -92,7 +92,7 @@ def _is_product(cell: str) -> bool:
 
 
 def _is_row(cells: Sequence[str], columns: Sequence[str]) -> bool:
-    """Whether this is about a GPU: as many cells as there are columns, or something that names one."""
+    """Whether this row is about a GPU: it has as many cells as there are columns, or a cell that identifies a GPU."""
     if columns and (len(cells) == len(columns) or (_ELLIPSIS[0] in columns and len(cells) >= len(columns))):
         return True
     return any(_is_product(cell) or cell.startswith(("GPU-", "MIG-")) or read_bus(cell) for cell in cells)
@@ -109,14 +109,14 @@ def _row(found: Said, cells: Sequence[str], columns: Sequence[str]) -> dict[str,
         return gpu.done()
     if columns:
         found.problems.append(f"a row has {len(cells)} cells, expected {len(columns)}: {quoted(', '.join(cells))}")
-        cells = cells[:-1] if len(cells) < len(columns) else cells  # the last one may have lost its end
+        cells = cells[:-1] if len(cells) < len(columns) else cells  # the last one may be truncated
     else:
         found.problems.append(f"nothing names the columns of {quoted(', '.join(cells))}")
     return _by_shape(found, cells)
 
 
 def _by_shape(found: Said, cells: Sequence[str]) -> dict[str, Any]:
-    """What can be nothing else, wherever it stands."""
+    """Take the cells whose form identifies them, wherever they are."""
     gpu = Gpu(found)
     for cell in cells:
         if cell.startswith("GPU-"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ray status`: nodes, what they bring, what is in use, and what waits for more."""
+"""Parses `ray status`: nodes, their resources, what is in use, and what waits for more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .captures import capture_lines
 
 _TITLE = re.compile(r"^\s*=+\s*(?:Autoscaler|Cluster) status:?\s*(?P<time>[\d][\d:. T+-]*)?", re.IGNORECASE)
 _LEAD = re.compile(r"^(?P<lead>[ \t]*(?:# ?)?)(?==+\s*(?:Autoscaler|Cluster) status)", re.IGNORECASE)
-"""What a page has put in front of every line."""
+"""The prefix that a page put in front of every line."""
 _HEADING = re.compile(r"^(?P<name>[A-Z][\w() ]*?):\s*$")
 _NODE_DETAIL = re.compile(r"^\s*Node:\s+\S")
 _NODE = re.compile(r"^\s+(?P<count>\d{1,6})\s+(?P<name>\S.*)$")
@@ -27,7 +27,7 @@ _NONE = {
     "demands": re.compile(r"^\s*\(no (?:pending |resource )?demands\)\s*$", re.IGNORECASE),
     "requested": re.compile(r"^\s*\((?:none|no .*)\)\s*$", re.IGNORECASE),
 }
-"""What each section says when there is nothing to list; the words of another section mean that lines were lost."""
+"""What each section prints if it has nothing to list; the text of another section means that lines were lost."""
 _RULE = re.compile(r"^\s*[-=]{3,}\s*$")
 _TROUBLE = re.compile(
     r"could not find any running ray instance|ray cluster is not found|failed to connect to (?:gcs|ray|the)|"
@@ -57,13 +57,13 @@ _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,
 
 
 def parse_ray_status(text: str) -> tuple[dict[str, Any], list[str]]:
-    """(data, problems). `data` has only the sections that the text has:
+    """Parse into (data, problems). `data` has only the sections that the text has:
 
         time, active [{"name", "count"}], idle [same], pending [lines], failures [lines],
         resources {"GPU": {"used", "total"}, ...} (memory in bytes), demands [lines], requested [lines], nodes (count),
         trouble [lines that say that Ray does not answer], starting (bool)
 
-    An empty list is a section that says that there is none; a section that is cut off or unreadable is not there.
+    An empty list is a section that states that there is none; a truncated or unreadable section is absent.
     """
     data: dict[str, Any] = {}
     problems: list[str] = []
@@ -81,7 +81,7 @@ def parse_ray_status(text: str) -> tuple[dict[str, Any], list[str]]:
             data["time"] = (title["time"] or "").strip() or None
             section = ""
         elif _NODE_DETAIL.match(line):
-            section = "detail"  # what -v adds of each node is in the totals already
+            section = "detail"  # the totals already include what -v adds for each node
         elif section != "detail" and (heading := _HEADING.match(line)):
             section = _SECTIONS.get(heading["name"].strip().lower(), "")
         elif section and section != "detail":
@@ -99,7 +99,7 @@ def parse_ray_status(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _add(data: dict[str, Any], problems: list[str], section: str, line: str) -> None:
-    """One line of a section; a line that fits none of its forms makes the section unreadable."""
+    """Parse one line of a section; a line of unknown form makes the section unreadable."""
     if not line[0].isspace():
         if _TROUBLE.search(line):
             data.setdefault("trouble", []).append(line.strip())
@@ -114,7 +114,7 @@ def _add(data: dict[str, Any], problems: list[str], section: str, line: str) -> 
     elif section == "resources":
         amounts = data.setdefault("resources", {})
         found = _AMOUNT.match(line)
-        # Until 2.3 the unit was only behind the total.
+        # Until 2.3 only the total had a unit.
         values = (
             (_amount(found["used"], found["used_unit"] or found["unit"]), _amount(found["total"], found["unit"]))
             if found
@@ -127,7 +127,7 @@ def _add(data: dict[str, Any], problems: list[str], section: str, line: str) -> 
     else:
         listed = data.setdefault(section, [])
         if section == "demands" and line.rstrip().endswith("from request_resources()"):
-            data.setdefault("requested", []).append(line.strip())  # a wish that stands, nothing that waits
+            data.setdefault("requested", []).append(line.strip())  # a standing request, not a waiting one
         elif not _NONE[section].match(line):
             listed.append(line.strip())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rdma link`, as text or with -j: which network port belongs to which RDMA device."""
+"""Parses `rdma link`, as text or with -j: which network port belongs to which RDMA device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LINE = re.compile(
 
 
 def parse_rdma_link(text: str) -> dict[str, dict[int, dict[str, Any]]]:
-    """Every device with its ports: {device: {port: {state, phys_state, netdev, lid}}}; what is not told is None.
+    """Parse every device with its ports: {device: {port: {state, phys_state, netdev, lid}}}; missing values are None.
 
-    Reads both what iproute2 prints now (`link mlx5_0/1 state ...`) and what it printed until 2019
-    (`1/1: mlx5_0/1: state ...`).
+    Handles both what iproute2 prints now (`link mlx5_0/1 state ...`) and what it printed until 2019 (`1/1: mlx5_0/1:
+    state ...`).
     """
     devices: dict[str, dict[int, dict[str, Any]]] = {}
     for line in capture_lines(text):

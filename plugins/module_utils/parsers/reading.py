@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was understood of one tool's output, and what was not."""
+"""A reading: what was understood of one tool's output, and what was not."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ KINDS = (
     "modules",
     "dcgm-diag",
 )
-"""The kinds of output that can be read, by the names that people and programs use."""
+"""The kinds of output that can be parsed, by the names that people and programs use."""
 
 _QUOTED = 200
-"""Characters of a text that is quoted because it was not understood."""
+"""The most characters quoted of a text that was not understood."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reading:
     data: dict[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     source: str = ""
-    """The file or the command that it came from."""
+    """The file or command that it came from."""
     host: str = ""
 
     @property
@@ -57,11 +57,11 @@ class Reading:
 
 
 def quoted(text: str) -> str:
-    """A piece of a tool's output for a message: one line, in quotation marks, without an end that nobody reads."""
+    """Quote a piece of a tool's output for a message: on one line, in quotation marks, truncated."""
     line = " ".join(str(text).split())
     return f'"{line[: _QUOTED - 3]}..."' if len(line) > _QUOTED else f'"{line}"'
 
 
 def of_kind(readings: Iterable[Reading], *kinds: str) -> list[Reading]:
-    """Those of these kinds, in their order."""
+    """The readings of these kinds, in order."""
     return [one for one in readings if one.kind in kinds]

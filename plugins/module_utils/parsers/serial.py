@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serial number that a machine's firmware shows."""
+"""Parses the serial number that a machine's firmware shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST = 120
 
 
 def parse_serial(text: str | None) -> str | None:
-    """A serial number; what firmware prints where nobody set one is none, and many machines share it."""
+    """Return the serial number; None if it is unusable or a firmware placeholder, which many machines share."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     line = lines[0] if lines else ""
     return None if _NONE.fullmatch(line) or len(line) > _LONGEST or not line.isprintable() else line

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server's page of metrics tells of its service: times as histograms, and what its prefix cache was good for.
+"""Parses a server's page of metrics for its service: times as histograms, and the use of its prefix cache.
 
-Names by vllm/v1/metrics/loggers.py of vLLM 0.7.3 to 0.32 and srt/observability/metrics_collector.py of SGLang 0.5.16
-to 0.5.23.
+Names by vllm/v1/metrics/loggers.py of vLLM 0.7.3 to 0.32 and srt/observability/metrics_collector.py of SGLang 0.5.16 to
+0.5.23.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ _TIMES: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _PREFIX: Mapping[str, Sequence[tuple[str, str]]] = {
     "vllm": (("prefix_cache_queries", "prefix_cache_hits"), ("gpu_prefix_cache_queries", "gpu_prefix_cache_hits")),
-    # Its gauge cache_hit_rate is of the last batch alone, and 0 while tokens are made.
+    # Its gauge cache_hit_rate covers the last batch only, and is 0 during decoding.
     "sglang": (("prompt_tokens", "cached_tokens"),),
 }
-"""Counters of tokens that were looked up and that were found; the first pair that a page has."""
+"""Counters of tokens looked up and tokens found; the first pair that a page has is used."""
 
 
 @dataclass(frozen=True)
 class ServiceTotals:
-    """Since the server was started; only what its page tells."""
+    """Totals since the server started; only what its page shows."""
 
     times: Mapping[str, Histogram] = field(default_factory=dict)
-    """Seconds: ttft, tpot (of a request), itl (of a token), e2e; empty where what is told is no histogram."""
+    """Histograms in seconds: ttft, tpot (per request), itl (per token), e2e; empty if the page's data is invalid."""
     queries: float | None = None
     hits: float | None = None
     only_streamed: bool = False
-    """Whether ttft is of streamed requests alone."""
+    """Whether ttft covers streamed requests only."""
 
 
 def parse_service_metrics(text: str) -> ServiceTotals | None:
-    """The totals of vLLM or SGLang; None for the page of another program."""
+    """Parse the totals of vLLM or SGLang; None for the page of another program."""
     engines: dict[str, list[Sample]] = {}
     for name, labels, value in read_samples(text, [])[0]:
         match = _OWN.match(name)
@@ -74,7 +74,7 @@ def parse_service_metrics(text: str) -> ServiceTotals | None:
 
 
 def _histogram(own: Sequence[Sample], name: str) -> Histogram | None:
-    """All series of a histogram together; empty where one of them cannot be read, None where there is none."""
+    """The sum of all series of a histogram; empty if one is invalid, None if there is none."""
     series: dict[frozenset[tuple[str, str]], dict[str, float]] = {}
     for one, labels, value in own:
         if one == f"{name}_bucket":
@@ -91,13 +91,13 @@ def _prefix(own: Sequence[Sample], pairs: Sequence[tuple[str, str]]) -> tuple[fl
     for queries, hits in pairs:
         asked, found = _counted(own, queries), _counted(own, hits)
         if asked is not None:
-            # A counter with labels of its own is not on the page before its first hit.
+            # A counter with labels of its own is missing from the page before its first hit.
             return asked, found or 0.0
     return None, None
 
 
 def _counted(own: Sequence[Sample], name: str) -> float | None:
-    """A counter over all its series."""
+    """A counter summed over all its series."""
     told = {frozenset(labels.items()): value for one, labels, value in own if one in (name, f"{name}_total")}
     total = sum(told.values())
     return total if told and min(told.values()) >= 0 and total < math.inf else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SGLang's page of metrics, in the text format of Prometheus, under the names that vLLM's has here."""
+"""Parses SGLang's page of metrics, in the text format of Prometheus, under the names used here for vLLM's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _SUMS = {
     "num_requests_total": "finished",
 }
 _HIGHEST = {"num_running_reqs": "running", "num_queue_reqs": "waiting", "token_usage": "kv_cache_usage"}
-"""Told by every rank that tells anything: the same requests, not more of them."""
+"""Reported by every rank that reports anything: the same requests, not more of them."""
 
 
 def parse_sglang_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
-    """(data, problems). `data` has only what the page tells: prompt_tokens, generation_tokens, running, waiting,
-    kv_cache_usage (0 to 1), finished {all: requests}."""
+    """Parse into (data, problems).
+
+    `data` has only what the page shows: prompt_tokens, generation_tokens, running, waiting, kv_cache_usage (0 to 1),
+    finished {all: requests}.
+    """
     problems: list[str] = []
     samples, _ = read_samples(text, problems)
     own = [(name.removeprefix(_PREFIX), labels, value) for name, labels, value in samples if name.startswith(_PREFIX)]

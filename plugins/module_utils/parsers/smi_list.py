@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi -L`: one line a GPU, below it its MIG devices."""
+"""Parses `nvidia-smi -L`: one line per GPU, followed by its MIG devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEGUN = re.compile(r"^\s*(?:GPU\s+\d|MIG\s+\S)")
 
 
 def parse_smi_list(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The GPUs and the MIG devices; MIG devices are no GPUs."""
+    """Parse the GPUs and the MIG devices, which do not count as GPUs."""
     found = said(text)
     gpus: list[dict[str, Any]] = []
     mig: list[dict[str, Any]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi -q`: keys and values, the sections of a GPU by indentation."""
+"""Parses `nvidia-smi -q`: keys and values, with a GPU's sections marked by indentation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANY = {
     "performance state": "pstate",
     "compute mode": "compute_mode",
 }
-"""Keys that mean the same in whatever section they are."""
+"""Keys that mean the same in every section."""
 _REASONS = {
     "idle": "gpu_idle",
     "applications clocks setting": "applications_clocks_setting",
@@ -110,11 +110,11 @@ _SECTIONS: dict[str, dict[str, str]] = {
     "health": {"summary": "fabric.health.summary", "bandwidth": "fabric.health.bandwidth"},
 }
 _WHOLE = {"remapped rows": tuple(_REMAPPED.values())}
-"""Sections that are one line, `Remapped Rows : N/A`, where a GPU has none."""
+"""Sections that are a single line, `Remapped Rows : N/A`, if a GPU has none."""
 
 
 def parse_smi_log(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Every GPU of the log. It is complete when all attached GPUs are there, each to its processes."""
+    """Parse every GPU of the log. It is complete if it has all attached GPUs, each up to its processes."""
     found = said(text)
     head: dict[str, str] = {}
     blocks: list[tuple[str, list[str]]] = []
@@ -129,7 +129,7 @@ def parse_smi_log(text: str) -> tuple[dict[str, Any], list[str]]:
             if row:
                 head.setdefault(row["key"].lower(), row["value"])
     listed = head.get("attached gpus", "")
-    # Without the heading that `-q` begins with, the text is a piece of it, of which the bus addresses are missing.
+    # Without the heading that `-q` starts with, the text is a fragment, without the bus addresses.
     if not blocks and any("Product Name" in line for line in found.lines):
         blocks = [("", found.lines)]
         found.problems.append("no line `GPU <bus address>` begins the GPU's section")
@@ -156,7 +156,7 @@ def parse_smi_log(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _version(head: dict[str, str], pattern: re.Pattern[str], *names: str) -> str | None:
-    """Since driver 610 the old name's value has a remark behind it."""
+    """Find the version. Since driver 610 the value under the old name is followed by a remark."""
     for name in names:
         found = pattern.match(head.get(name, ""))
         if found:
@@ -201,7 +201,7 @@ class _Block:
 
 
 def _entries(lines: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Section, key and value of every line; a section is told by indentation, and where that is lost by its heading."""
+    """Yield section, key and value of every line; sections follow indentation or, if that is lost, headings."""
     flat = not any(line[:1] in (" ", "\t") for line in lines if line.strip())
     stack: list[tuple[int, str]] = []
     for line in lines:
@@ -213,7 +213,7 @@ def _entries(lines: list[str]) -> Iterator[tuple[str, str, str]]:
         key = " ".join(found["key"].lower().split())
         while stack and not flat and stack[-1][0] >= indent:
             stack.pop()
-        # Within a MIG device the sections have the names of the GPU's own, until the key that follows the devices.
+        # Inside a MIG device the sections have the same names as the GPU's own, until the key after the devices.
         if flat and key == "accounting mode":
             stack = []
         in_mig = any(name == "mig device" for _, name in stack)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that plain `nvidia-smi` prints: versions, two or three lines a GPU, MIG devices, processes."""
+"""Parses the table that plain `nvidia-smi` prints: versions, two or three lines per GPU, MIG devices, processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RULE = re.compile(r"^\s*[+|][-=+|]{3,}\s*$")
 
 
 def parse_smi_table(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The table. It is complete when its processes follow: before that, another GPU may have been cut off."""
+    """Parse the table. It is complete once its processes follow: before that, another GPU may have been cut off."""
     table = _Table(said(text))
     for line in table.found.lines:
         table.line(line)
@@ -38,7 +38,7 @@ def parse_smi_table(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 class _Table:
-    """Where in the table the reader is: before it, at the GPUs, at the MIG devices, at the processes."""
+    """The parser's position: before the table, at the GPUs, at the MIG devices, at the processes."""
 
     def __init__(self, found: Said) -> None:
         self.found = found
@@ -54,7 +54,7 @@ class _Table:
         self._unread = 0
 
     def line(self, line: str) -> None:
-        """One line of the capture."""
+        """Process one line of the capture."""
         inner = line.strip()
         if "NVIDIA-SMI" in inner and _VERSIONS.search(inner):
             self._header(inner)
@@ -122,10 +122,10 @@ class _Table:
             elif cells[2].strip():
                 self._refuse(line)
         else:
-            self._refuse(line)  # a fourth line is the next GPU's, whose rule or first line is damaged
+            self._refuse(line)  # a fourth line belongs to the next GPU, whose rule or first line is damaged
 
     def _ecc(self, gpu: Gpu, cell: str) -> None:
-        """The count of errors, or the mode: `Off`, or `On` where MIG devices have the counts."""
+        """Parse the count of errors, or the mode: `Off`, or `On` if MIG devices have the counts."""
         if cell.isdecimal():
             gpu.take("ecc.mode.current", "On")
             gpu.take("ecc.errors.uncorrected.volatile.total", cell)
@@ -156,7 +156,7 @@ class _Table:
             self._refuse(line)
 
     def _mig_mode(self, gpu: Gpu, mode: str, pending: bool) -> None:
-        """A star marks a mode that the next reset changes."""
+        """Parse the MIG mode; a star marks one that the next reset changes."""
         gpu.take("mig.mode.current", mode)
         if mode in ("Enabled", "Disabled"):
             after = {"Enabled": "Disabled", "Disabled": "Enabled"}[mode] if pending else mode
@@ -185,13 +185,13 @@ class _Table:
         self.found.problems.append(f"a line of the table is not understood: {quoted(line)}")
 
     def _end(self) -> None:
-        """A GPU's block is over."""
+        """Finish the block of the current GPU."""
         if self._gpu is not None:
             self.gpus.append(self._gpu.done())
         self._gpu, self._row = None, 0
 
     def document(self) -> tuple[dict[str, Any], list[str]]:
-        """What was read."""
+        """Return what was parsed."""
         cut = self._gpu is not None
         self._end()
         if cut:

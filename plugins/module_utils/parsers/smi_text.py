@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all forms of nvidia-smi's output have in common: complaints between the lines, and what becomes of values."""
+"""Common to all forms of nvidia-smi's output: complaints between the lines, and the handling of values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .fields import LEFT_OUT, TROUBLE, label, read
 from .reading import quoted
 
 VERSION = re.compile(r"(?<![\d.])\d{3,4}(?:\.\d{1,4}){1,2}(?![\d.])")
-"""A driver's version, as 580.142 or 590.48.01."""
+"""A driver's version, such as 580.142 or 590.48.01."""
 
 _COMPLAINT = re.compile(
     r"NVIDIA-SMI has failed|failed to initialize NVML|no devices were found|no supported gpus|"
@@ -28,19 +28,19 @@ _FOLLOWING = re.compile(
     r"Reboot the system to recover|This can be|Also,? |(?:sudo )?(?:apt|snap|dnf|yum) )",
     re.IGNORECASE,
 )
-"""Lines that only go on with a complaint."""
+"""Lines that only continue a complaint."""
 _WARNING = re.compile(r"^\s*WARNING:.*", re.IGNORECASE)
 _RETURNED = re.compile(r"^\s*(?:rc|exit(?: code| status)?)\s*[=:]\s*(\d{1,3})\s*$", re.IGNORECASE)
 _REMARK = re.compile(r"^\s*#\s*(?:source\b|\$)", re.IGNORECASE)
 _VALUE = re.compile(r"^\s*(?:[|<+]|[A-Za-z][\w .()/-]{0,60}?\s+:\s)")
-"""A line of a table, of XML, or with a key and a value: what it says of errors belongs to that value."""
+"""A line of a table, of XML, or with a key and a value: an error in it belongs to that value."""
 _LONGEST = 400
 _HUNG = {"124", "137", "143"}
 
 
 @dataclass
 class Said:
-    """A capture of nvidia-smi: its own lines, the command where it is shown, and what it complained of."""
+    """A capture of nvidia-smi: its own lines, the command if shown, and its complaints."""
 
     lines: list[str] = field(default_factory=list)
     command: str = ""
@@ -48,11 +48,11 @@ class Said:
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     library: str | None = None
-    """The library's version, which the message about a mismatch tells without its last part."""
+    """The library's version, which the message about a mismatch prints without its last part."""
 
 
 def said(text: str) -> Said:
-    """The capture without prompts, remarks and complaints."""
+    """Split a capture into its own lines and its prompts, remarks and complaints."""
     found = Said()
     for line in capture_lines(text):
         returned = _RETURNED.match(line)
@@ -89,7 +89,7 @@ def _returned(found: Said, code: str) -> None:
 
 
 class Gpu:
-    """A GPU while it is read: what its cells say becomes fields, complaints or problems."""
+    """A GPU being parsed: its cells become fields, complaints or problems."""
 
     def __init__(self, found: Said, **known: Any) -> None:
         self.fields: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
@@ -98,7 +98,7 @@ class Gpu:
         self._refused: list[tuple[str, str]] = []
 
     def take(self, name: str, raw: str) -> None:
-        """One cell. A field that is told twice in two ways is not told."""
+        """Add one cell. A field with two different values counts as missing."""
         if name in LEFT_OUT or name in self._contradicted:
             return
         cell = read(name, raw)
@@ -113,7 +113,7 @@ class Gpu:
             self.fields[name] = cell.value
 
     def done(self) -> dict[str, Any]:
-        """The fields; what was refused instead of a value is told once for each reason."""
+        """Return the fields; values that were refused are reported once for each reason."""
         for reason in dict.fromkeys(reason for _, reason in self._refused):
             names = [name for name, why in self._refused if why == reason]
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -132,9 +132,9 @@ def document(
     mig: list[dict[str, Any]] | None = None,
     **more: Any,
 ) -> tuple[dict[str, Any], list[str]]:
-    """The data of a source that lists GPUs, and its problems; empty where nothing at all was understood.
+    """Build the data of a source that lists GPUs, and its problems; empty if nothing at all was understood.
 
-    `processes` is None where the source does not say, or not to the end, which processes there are.
+    `processes` is None if the source does not list them, or not to the end.
     """
     told = versions or {}
     of_gpus = {str(gpu["driver_version"]) for gpu in gpus if gpu.get("driver_version")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi --version`, in the words up to driver 600 and in those since driver 610."""
+"""Parses `nvidia-smi --version`, in the format up to driver 600 and in that since driver 610."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _KEYS = {
 
 
 def parse_smi_version(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The versions of the tool, of the library, of the driver (the kernel module) and of CUDA, as far as they are told.
+    """Parse the versions of the tool, the library, the driver (the kernel module) and CUDA, as far as they are shown.
 
-    Where library and module differ there is only a complaint, with the library's version without its last part. Driver
-    610 answers the old names with a sentence about the new ones: that is no version.
+    If library and module differ there is only a complaint, which has the library's version without its last part.
+    Driver 610 answers the old names with a sentence about the new ones, which is no version.
     """
     found = said(text)
     data: dict[str, Any] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi -q -x`. It is read tag by tag, as a document that is cut short is no XML and still tells something."""
+"""Parses `nvidia-smi -q -x` tag by tag, as a truncated document is not valid XML and still holds information."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _REASONS = re.compile(r"clocks_(?:event|throttle)_reason_(?P<reason>\w+)")
 
 
 def parse_smi_xml(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Every GPU of the document. It is complete when it is closed and has all attached GPUs."""
+    """Parse every GPU of the document. It is complete if it is closed and has all attached GPUs."""
     found = said(text)
     joined = "\n".join(found.lines)
     if "<nvidia_smi_log" not in joined and "&lt;nvidia_smi_log" in joined:
@@ -111,7 +111,7 @@ def parse_smi_xml(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 class _Reader:
-    """The tags that are open, and the GPU that they are of."""
+    """The open tags, and the GPU that they belong to."""
 
     def __init__(self, found: Said) -> None:
         self.found = found
@@ -125,7 +125,7 @@ class _Reader:
         self._mig: list[dict[str, Any]] = []
 
     def tag(self, tag: re.Match[str], cut: bool) -> None:
-        """One tag with the text behind it; where everything ends there, the text may have lost its end."""
+        """Process one tag and the text after it; if the input ends there, that text may have lost its end."""
         name = tag["name"]
         if tag["end"]:
             self._close(name)
@@ -184,7 +184,7 @@ class _Reader:
             self._processes[-1][key] = int(value[:10]) if key == "pid" and value.isdecimal() else value
 
     def document(self) -> tuple[dict[str, Any], list[str]]:
-        """What was read."""
+        """Return what was parsed."""
         self._finish()
         listed = self._head.get("attached_gpus", "")
         count = int(listed) if listed.isdecimal() and len(listed) < 4 else None
@@ -195,7 +195,7 @@ class _Reader:
         whole = self._closed and not self._cut and count == len(self._gpus)
         if not whole and count != len(self._gpus):
             for gpu in self._gpus:
-                gpu.pop("index", None)  # -i shows some: their place in the text is not their number
+                gpu.pop("index", None)  # -i shows only some: their position is not their index
         return document(
             self.found,
             self._gpus,

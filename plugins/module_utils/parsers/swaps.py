@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/proc/swaps: a heading, then one line for each file or partition that is swapped to."""
+"""Parses /proc/swaps: a heading, then one line per swap file or partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
 def parse_swaps(text: str) -> list[dict[str, Any]]:
-    """What the host swaps to, each with its priority: negative ones are the kernel's own choice."""
+    """Parse the host's swap devices with their priorities: negative ones are the kernel's own choice."""
     found = []
     for line in text.splitlines()[1:]:
         words = line.split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`systemctl show A B C`: one block of properties a unit, blank lines between."""
+"""Parses `systemctl show A B C`: one block of properties per unit, separated by blank lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ SYSTEMD_PROPERTIES = "Id,Names,LoadState,UnitFileState,ActiveState,SubState"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The properties of one unit."""
+    """Parse the properties of one unit."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def parse_systemctl_show(text: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The state of each named unit that the text tells of; a unit it says nothing about is left out.
+    """Parse the state of each named unit; a unit that the text does not mention is left out.
 
     An alias is reported under the name that was asked for (`Names` lists both).
     """

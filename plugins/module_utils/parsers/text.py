@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text in general: terminal colours, key=value files, lists in JSON."""
+"""Generic text parsing: terminal colours, key=value files, JSON lists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 
 
 def strip_ansi(text: str) -> str:
-    """The text without terminal escape sequences, which some tools print even into a pipe."""
+    """Strip terminal escape sequences, which some tools print even into a pipe."""
     return _ESCAPE.sub("", text)
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """/etc/os-release as a dict; lines that are not assignments are passed over."""
+    """Parse /etc/os-release into a dict; lines that are not assignments are skipped."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         key, equals, raw = line.strip().partition("=")
@@ -31,7 +31,7 @@ def parse_os_release(text: str) -> dict[str, str]:
 
 
 def parse_json_list(text: str, command: str) -> list[dict[str, Any]]:
-    """The objects in the list a command printed, none when it printed nothing. Raises ValueError for other text."""
+    """Parse the JSON list of objects that a command printed; empty for no output. Raises ValueError for other text."""
     if not text.strip():
         return []
     try:

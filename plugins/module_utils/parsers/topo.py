@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi topo -m`: the matrix of the ways between GPUs and network cards.
+"""Parses `nvidia-smi topo -m`: the matrix of the connections between GPUs and network cards.
 
-The matrix is printed for people. On its way into a file it gets escapes and loses tabs, its header's first tab, its
-affinity columns or its end. What each cell says decides whether a machine may serve, so a row is believed only when it
-has exactly one cell for every column and its own column is the X; what does not fit is a problem and leaves a hole.
+The matrix is printed for people. On its way into a file it picks up escape sequences and loses tabs, the first tab of
+its header, its affinity columns or its end. Its cells decide whether a machine may serve, so a row is trusted only if
+it has exactly one cell for every column and its own column is the X; anything else is a problem and leaves a hole.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .smi_text import said
 from .topo_tables import CELL, DEVICE, GPU, Table, label_of, run_of_cells, tables_in
 
 _TODAY = {"SOC": "SYS"}
-"""Words of drivers before 384, by what they are called since."""
+"""Names used by drivers before 384, and today's names for them."""
 _RESIDUE = re.compile(r"(?:\^\[|\\(?:x1b|u001b|033|e)|\u241b)?\[\d{0,3}(?:;\d{1,3}){0,4}m")
 """An underline whose escape character was lost or spelled out on the way."""
 _NAMED = 8
-"""Contradictions that are named one by one."""
+"""Contradictions that are listed individually."""
 _CPUS = re.compile(r"\d[\d,-]*")
 _TROUBLE = re.compile(
     r"NVIDIA-SMI has failed|Failed to|Unable to|NVML|Unknown Error|No devices were found|not found|GPU is lost"
@@ -31,11 +31,12 @@ _LOST_GPU = re.compile(r"device handle|GPU is lost|fallen off the bus|requires? 
 
 
 def parse_topo(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The matrix as {gpus, nics, cells, affinity, nic_names, gpus_complete, complete, pci_only}, and the problems.
+    """Parse the matrix and list its problems.
 
-    `cells` has the word from one device to another: {"GPU0": {"GPU1": "NV18"}}; a word that could not be read is not in
-    it. `gpus_complete` says that the GPUs have all their rows and cells and that both directions agree, `complete` the
-    same of network cards too. `pci_only` is the form of the command that leaves NVLink out.
+    The keys are gpus, nics, cells, affinity, nic_names, gpus_complete, complete and pci_only. `cells` has the
+    connection from one device to another: {"GPU0": {"GPU1": "NV18"}}; an unreadable one is left out. `gpus_complete`
+    means that the GPUs have all their rows and cells and that both directions agree, `complete` the same for network
+    cards too. `pci_only` marks the form of the command that leaves NVLink out.
     """
     lines = [_RESIDUE.sub("", line) for line in capture_lines(text)]
     found = tables_in(lines)
@@ -58,7 +59,7 @@ def parse_topo(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _without_matrix(text: str) -> dict[str, Any]:
-    """What the driver complained of in place of a matrix, which is an answer as well; empty for any other text."""
+    """The driver's error in place of a matrix, which is an answer as well; empty for any other text."""
     trouble = said(text).trouble
     if not trouble:
         return {}
@@ -67,7 +68,7 @@ def _without_matrix(text: str) -> dict[str, Any]:
 
 
 def _nothing(lines: list[str], trouble: list[str], peers: bool) -> str:
-    """Why there is no matrix, in one sentence that quotes what is there in its place."""
+    """Why there is no matrix, in one sentence that quotes what was found instead."""
     if trouble:
         return f"an error in place of the matrix: {quoted(trouble[0])}"
     if peers:
@@ -130,7 +131,7 @@ def _read(table: Table) -> tuple[dict[str, Any], list[str]]:
 
 
 def _agreeing(cells: dict[str, dict[str, str]], names: list[str]) -> bool:
-    """Whether every way between these is known in both directions, and is the same in both."""
+    """Whether every connection between these is known in both directions, and the same in both."""
     if any(name not in cells for name in names):
         return False
     ways = ((cells[one].get(other), cells[other].get(one)) for one in names for other in names if one != other)
@@ -149,9 +150,9 @@ def _contradictions(cells: dict[str, dict[str, str]]) -> list[str]:
 
 
 def _row(label: str, rest: str, columns: list[str]) -> tuple[dict[str, str] | None, str, str]:
-    """The cells of a row by column, what follows them, and a problem where not every cell is there.
+    """Parse a row: its cells by column, the text after them, and a problem if cells are missing.
 
-    None in place of cells that nobody can tell the columns of.
+    The cells are None if their columns are uncertain.
     """
     cells, tail = run_of_cells(rest)
     known: list[str | None] = list(cells)
@@ -179,7 +180,7 @@ def _row(label: str, rest: str, columns: list[str]) -> tuple[dict[str, str] | No
 
 
 def _by_tabs(rest: str, count: int) -> list[str | None]:
-    """The cells of a row with holes in it, where tabs still show which ones are missing; empty where they do not."""
+    """The cells of a row with holes, if tabs still show which are missing; empty if they do not."""
     first, *pieces = rest.split("\t")[: count + 1]
     if len(pieces) < count or first.strip():
         return []
@@ -193,13 +194,13 @@ def _by_tabs(rest: str, count: int) -> list[str | None]:
 
 
 def _affinity(tail: str) -> dict[str, str | None]:
-    """The processors and the NUMA node of a GPU, None where they are not told or not to be told apart."""
+    """The processors and the NUMA node of a GPU, None if missing or ambiguous."""
     words = tail.split()
     if "\t" in tail:
         words = [piece.strip() for piece in tail.split("\t")]
         words = words if words[0] else words[1:]
     cpus, numa = [*words, "", ""][:2]
-    # One bare number of two empty places could be either.
+    # A single bare number could be either of the two.
     lonely = "\t" not in tail and len(words) < 2 and not set("-,") & set(cpus)
     return {
         "cpus": cpus if _CPUS.fullmatch(cpus) and not lonely else None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in a text the matrices of `nvidia-smi topo` are: their headers, rows and legends, not yet read."""
+"""Locates the matrices of `nvidia-smi topo` in a text: their headers, rows and legends, not yet interpreted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_DEVICES = 256
 
 _WORDS = r"X|NV[1-9]\d?|PIX|PXB|PHB|NODE|SYS|SOC"
 # What may follow a cell: a gap, or another cell or an affinity whose tab was lost. No digit after NV6: NV60-11 could be
-# NV6 and 0-11, so nothing is read from it.
+# NV6 and 0-11, so nothing is parsed from it.
 CELL = re.compile(rf"(?P<word>{_WORDS})(?=$|\s|{_WORDS}|N/A|(?<=[A-Z])\d)")
 _NEXT_CELL = re.compile(r"\s*" + CELL.pattern)
 _PEER_WORDS = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR"})
@@ -44,12 +44,12 @@ class Table:
     pci_only: bool = False
     """The matrix of `topo -mp`, which leaves NVLink out."""
     peers: bool = False
-    """The matrix of `topo -p2p`, which says whether GPUs may talk and not over what."""
+    """The matrix of `topo -p2p`, which shows whether GPUs may communicate, but not over what."""
     legend: bool = False
     nvlink_in_legend: bool = False
     bridge_in_legend: bool = False
     rows: list[tuple[str, str]] = field(default_factory=list)
-    """The device that a row is of, and what follows its name."""
+    """The device of each row, and the text after its name."""
     nic_names: dict[str, str] = field(default_factory=dict)
 
 
@@ -69,23 +69,23 @@ def tables_in(lines: list[str]) -> list[Table]:
             pci_only, peers = bool(_PCI_ONLY.search(line)), bool(_PEER_COMMAND.search(line))
             follows = False
             if table:
-                table.legend = True  # what follows a command is not of the matrix before it
+                table.legend = True  # the text after a command is not part of the matrix before it
         elif table:
             follows = _take(table, line, follows)
     for table in tables:
-        # The legend of `topo -mp` has no line for NVLink, and that of `topo -m` has it since there is NVLink.
+        # The legend of `topo -mp` has no line for NVLink; that of `topo -m` has had one since NVLink exists.
         shows_nvlink = table.nvlink_in_legend or any("NV" in rest for _, rest in table.rows)
         table.pci_only = not shows_nvlink and (table.pci_only or table.bridge_in_legend)
     return tables
 
 
 def _continues(table: Table, names: list[str]) -> bool:
-    """Whether names go on with a header that a narrow terminal folded."""
+    """Whether the names continue a header that a narrow terminal folded."""
     return not table.rows and not table.affinity and not set(names) & set(table.columns)
 
 
 def _take(table: Table, line: str, follows: bool) -> bool:
-    """One line after a header; returns whether the next may be the rest of it."""
+    """Process one line after a header; return whether the next may continue it."""
     if _LEGEND.match(line):
         table.legend = True
     if table.legend or _LEGEND_BRIDGE.match(line):
@@ -113,7 +113,7 @@ def _take(table: Table, line: str, follows: bool) -> bool:
 
 
 def _header(line: str) -> tuple[list[str], bool] | None:
-    """The devices that a header's line names and whether affinity columns follow; None for any other line."""
+    """The devices in a header line and whether affinity columns follow; None for any other line."""
     if "GPU" not in line and "NIC" not in line and "Affinity" not in line and "_" not in line:
         return None
     body = _edge(line)
@@ -130,12 +130,12 @@ def _header(line: str) -> tuple[list[str], bool] | None:
 
 
 def _edge(line: str) -> str:
-    """The line without the bars of a table in a wiki, and without the mark of a comment before it."""
+    """Strip the bars of a wiki table and a leading comment mark from the line."""
     return re.sub(r"^\s*(?:#|//|\*)+\s", "", line).replace("|", "\t").strip(" ")
 
 
 def label_of(line: str, columns: list[str]) -> tuple[str, str]:
-    """The device that a row is of and the rest of the row; empty where no device begins the line."""
+    """The device of a row and the rest of the row; empty if the line does not start with a device."""
     body = _edge(line).strip("\t ") if "|" in line else _edge(line).lstrip()
     found = DEVICE.match(body)
     names = [found[0]] if found else sorted((name for name in columns if body.startswith(name)), key=len, reverse=True)
@@ -152,7 +152,7 @@ def _is_rest_of_row(line: str) -> bool:
 
 
 def run_of_cells(text: str) -> tuple[list[str], str]:
-    """The cells that a text begins with, also where their gap was lost, and what is left after them."""
+    """The cells at the start of a text, even without gaps between them, and the remaining text."""
     cells: list[str] = []
     place = 0
     while found := _NEXT_CELL.match(text, place):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's page of metrics, in the text format of Prometheus, of any version since 0.4."""
+"""Parses vLLM's page of metrics, in the text format of Prometheus, of any version since 0.4."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUMS = {
     "generation_tokens_total": "generation_tokens",
     "corrupted_requests_total": "corrupted",
 }
-"""Added up over the engines of a server; the names of all versions."""
+"""Summed over the engines of a server; the names of all versions."""
 _HIGHEST = {"gpu_cache_usage_perc": "kv_cache_usage", "kv_cache_usage_perc": "kv_cache_usage"}
 _TIMES = {
     "time_to_first_token_seconds": "time_to_first_token",
@@ -45,12 +45,12 @@ Sample = tuple[str, dict[str, str], float]
 
 
 def parse_vllm_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
-    """(data, problems). `data` has only what the page tells:
+    """Parse into (data, problems). `data` has only what the page shows:
 
     models [names], engines (count), series (count of vLLM's samples)
     running, waiting, swapped, preemptions, prompt_tokens, generation_tokens, corrupted: sums over the engines
     kv_cache_usage: 0 to 1, of the fullest engine       finished: {reason: requests}
-    times: {name: {"count", "sum", "mean"}} in seconds     cache: {label: value} as the server was set up
+    times: {name: {"count", "sum", "mean"}} in seconds     cache: {label: value} as the server was configured
     trouble: lines that say that no server answered
     """
     problems: list[str] = []
@@ -72,12 +72,12 @@ def parse_vllm_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def read_samples(text: str, problems: list[str]) -> tuple[list[Sample], list[str]]:
-    """The samples of a page, and the metrics it announces."""
+    """Parse the samples of a page, and the metrics it announces."""
     samples: list[Sample] = []
     announced: list[str] = []
     lines = capture_lines(text)
     if lines and lines[-1].strip() and _SAMPLE.match(lines[-1]):
-        # The format ends every line: a value without an end may be the beginning of another.
+        # The format ends every line: a value without a line end may be truncated.
         problems.append(f"the last line may be cut off: {lines.pop()[:160]!r}")
     for line in lines:
         announcement = _TYPE.match(line)
