@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reading of the NVIDIA driver means: which package is the driver, what stands in the way, when to reboot."""
+"""Interprets an observation of the NVIDIA driver: which package is the driver, what blocks a change, when to reboot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULE_PACKAGES = (
     "nvidia-headless",
     "nvidia-open",
 )
-"""Names, or beginnings of names, of packages whose version is the driver's; those nearest to the module first."""
+"""Names, or prefixes of names, of packages that have the driver's version; those closest to the module first."""
 
 
 DRIVERS = (
@@ -31,14 +31,15 @@ DRIVERS = (
     "libnvidia-compute",
     "linux-modules-nvidia",
 )
-"""Packages that are a driver or depend on one, by name or by the beginning of it."""
+"""Packages that are a driver or depend on one, by name or prefix."""
 
 BUILD_TOOLS = frozenset({"dkms"})
-"""What a set may pin to have its modules built, at a version of its own. It stays when the set goes: other modules are
-built with it, too."""
+"""Build tools that a set may pin at a version of their own. They stay when the set is removed, as other modules are
+built with them, too.
+"""
 
 _NO_DRIVERS = ("nvidia-driver-pinning", "nvidia-driver-assistant", "nvidia-driver-local-repo")
-"""What begins like a driver and is none."""
+"""Names that start like a driver's and are not."""
 
 _PARTS = frozenset(
     {
@@ -65,7 +66,7 @@ _PARTS = frozenset(
 )
 """Packages, without branch and flavour, that work only with the driver of their own version.
 
-Firmware is not among them: it is named by its version and lies side by side. Others (nvidia-settings, nvidia-modprobe,
+Firmware is not among them: its packages are named by version and can coexist. Others (nvidia-settings, nvidia-modprobe,
 nvidia-persistenced) have versions of their own in some distributions.
 """
 
@@ -81,18 +82,18 @@ _FOLLOWERS = frozenset(
         "nvlink5",
     }
 )
-"""Packages, without branch and flavour, that name a driver or have to be of its version, and go when it is replaced.
+"""Packages, without branch and flavour, that name a driver or must match its version, and go when it is replaced.
 
-Of another version than the driver they are no fault of it: it works without them.
+A version other than the driver's is no fault of the driver: it works without them.
 """
 
 PRECOMPILED = "linux-modules-nvidia-"
 
 _KERNEL_PACKAGES = (PRECOMPILED, "linux-objects-nvidia-", "linux-signatures-nvidia-")
-"""Ubuntu's precompiled modules: their versions are those of kernels."""
+"""Ubuntu's precompiled modules, which are versioned like kernels."""
 
 _STAYING = frozenset({"libxnvctrl0"})
-"""Of the driver's version in NVIDIA's repository, but others link to it (hwloc's plugins), and it works with any."""
+"""Has the driver's version in NVIDIA's repository, but others link to it (hwloc's plugins), and any version works."""
 
 _OF_DRIVERS = (
     "nvidia-",
@@ -104,7 +105,7 @@ _OF_DRIVERS = (
     "nvlink5",
     "cuda-drivers",
 )
-"""How the names of packages begin that are a driver's, or a kernel's."""
+"""Prefixes of the package names of drivers and kernels."""
 
 _NO_PERSISTENCE = "--no-persistence-mode"
 
@@ -113,7 +114,7 @@ PINNING = "nvidia-driver-pinning"
 
 
 def module_package(names: Iterable[str]) -> str | None:
-    """The package of a set by whose version the driver is known; names changed with branches 580 and 590."""
+    """The package of a set that has the driver's version; names changed with branches 580 and 590."""
     listed = sorted(name for name in names if not name.startswith(_NO_DRIVERS))
     for start in MODULE_PACKAGES:
         for name in listed:
@@ -133,9 +134,9 @@ def follows(name: str) -> bool:
 
 
 def pins_another(name: str, want: Mapping[str, Any]) -> bool:
-    """Whether a package brings apt preferences for another driver than this one.
+    """Whether a package contains apt preferences for a driver other than the wanted one.
 
-    With a priority of 1000 apt would even go back to that one, with every package that nobody else pins.
+    With a priority of 1000 apt would even downgrade to that one, with every package that is not pinned otherwise.
     """
     if name != PINNING and not name.startswith(f"{PINNING}-"):
         return False
@@ -154,9 +155,9 @@ def _unbranched(name: str) -> str:
 
 
 def related(releases: Mapping[str, str], named: Collection[str], installed: str | None) -> list[str]:
-    """Installed packages of the driver's release that nobody named: a metapackage alone does not keep a driver.
+    """Installed packages of the driver's release that are not in `named`: a metapackage alone does not keep a driver.
 
-    `releases` are upstream's versions by package.
+    `releases` maps packages to upstream versions.
     """
     if installed is None:
         return []
@@ -168,16 +169,16 @@ def related(releases: Mapping[str, str], named: Collection[str], installed: str 
 
 
 def mixed(installed: Mapping[str, str], driver: str | None) -> list[str]:
-    """Installed parts of another release than the driver is of, each as `name version`; versions are upstream's."""
+    """Installed parts of a release other than the driver's, each as `name version`; versions are upstream's."""
     return [f"{name} {version}" for name, version in sorted(installed.items()) if is_part(name) and version != driver]
 
 
 def leaving(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
-    """Packages that have to go with the driver that is there, because another one takes its place.
+    """Packages that must go with the present driver, because another one takes its place.
 
-    These are the packages of its release that nobody named, parts of any other release, metapackages and companions of
-    any driver, and preferences for another one. Others that depend on it go only where the operator named them
-    (`remove` of the wanted driver). Where the driver stays, they all stay.
+    These are the packages of its release that were not named, parts of any other release, metapackages and companions
+    of any driver, and preferences for another one. Others that depend on it go only if the operator named them
+    (`remove` of the wanted driver). If the driver stays, they all stay.
     """
     if matches(observed.get("installed"), want):
         return []
@@ -185,15 +186,15 @@ def leaving(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
     around = [name for name in observed.get("others") or () if follows(name) or pins_another(name, want)]
     named = [str(name) for name in want.get("remove") or ()]
     found = {*(observed.get("related") or ()), *strays, *around} - _STAYING
-    # Where modules are precompiled, those of each kernel come and go with the kernel, not with the set.
+    # Precompiled modules come and go with their kernel, not with the set.
     kernels = {name for name in found if want.get("precompiled") and name.startswith(_KERNEL_PACKAGES)}
     return sorted({*(found - kernels), *named})
 
 
 def bystanders(leaving: Iterable[str]) -> list[str]:
-    """Those that leave and are no driver: metapackages of CUDA or of a vendor, which brought more than the driver.
+    """The leaving packages that are no driver: metapackages of CUDA or of a vendor.
 
-    What they brought stays, and has to be kept from apt's autoremove.
+    They installed more than the driver, which stays and must be protected from apt's autoremove.
     """
     return sorted(name for name in leaving if not name.startswith(_OF_DRIVERS))
 
@@ -205,9 +206,9 @@ def exec_start(unit: str) -> str | None:
 
 
 def with_persistence(command: str | None) -> str | None:
-    """The command that starts the persistence daemon and keeps the GPUs initialised; None where the unit does so.
+    """The command that starts the persistence daemon and keeps the GPUs initialised; None if the unit already does so.
 
-    Ubuntu's starts it with --no-persistence-mode: it then runs, and keeps nothing.
+    Ubuntu's unit starts it with --no-persistence-mode: it then runs without keeping anything.
     """
     words = (command or "").split()
     if _NO_PERSISTENCE not in words:
@@ -221,12 +222,12 @@ def builds_module(names: Iterable[str]) -> bool:
 
 
 def precompiled(names: Iterable[str]) -> list[str]:
-    """Packages of a set that are modules which Ubuntu compiled and signed, each for one kernel or following one."""
+    """Packages of a set with modules that Ubuntu compiled and signed, each for one kernel or following one."""
     return sorted(name for name in names if name.startswith(PRECOMPILED))
 
 
 def matches(version: str | None, want: Mapping[str, Any]) -> bool:
-    """Whether this is the version asked for, or one of the branch where only that is pinned."""
+    """Whether this is the wanted version, or one of the wanted branch if only that is pinned."""
     if not version:
         return False
     if want.get("version"):
@@ -242,7 +243,7 @@ def wanted_words(want: Mapping[str, Any]) -> str:
 
 
 def reboot_required(installed: str | None, loaded: str | None, nouveau: bool) -> bool:
-    """Exactly when the module that is loaded is not the one that is installed; nouveau in its place counts too."""
+    """Whether the loaded module differs from the installed one; nouveau in its place counts too."""
     return installed is not None and (loaded != installed or nouveau)
 
 
@@ -253,9 +254,9 @@ def problems(
     signing_ok: bool,
     want: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Why this host's driver must not be touched: one sentence each, with what to do.
+    """Return why this host's driver must not be touched: one sentence each, with the remedy.
 
-    With `want`, the driver of the desired state, a driver that is the right one and loaded needs no reboot.
+    With `want`, the driver of the desired state, a matching driver that is loaded needs no reboot.
     """
     packages = list(packages)
     found = []
@@ -298,7 +299,7 @@ def problems(
 
 
 def _unbuildable(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
-    """Kernels that the driver's modules are known not to build on: the one that runs, and the one after a reboot."""
+    """Report kernels that the driver's modules are known not to build on: the running one and the next boot's."""
     limit = want.get("kernel_below")
     if not limit:
         return []
@@ -320,9 +321,10 @@ def _unbuildable(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[s
 
 
 def reboot_blockers(observed: Mapping[str, Any]) -> list[str]:
-    """Why a reboot would leave this host without its GPUs: one sentence each; empty where the module is proven there.
+    """Return why a reboot would leave this host without its GPUs, one sentence each.
 
-    A kernel of the next boot that cannot be told, as in a container, proves nothing and blocks nothing.
+    The list is empty if the module is proven to be there. If the kernel of the next boot is unknown, as in a container,
+    nothing is proven and nothing is blocked.
     """
     after = observed.get("next_kernel") or {}
     installed, kernel = observed.get("installed"), after.get("version")
@@ -344,7 +346,7 @@ def reboot_blockers(observed: Mapping[str, Any]) -> list[str]:
 
 
 def _next_kernel(observed: Mapping[str, Any]) -> list[str]:
-    """A reboot for the driver may start another kernel than the one that runs, which then needs a module too."""
+    """Report a next kernel without headers: a reboot for the driver may start it, and it then needs a module too."""
     after = observed.get("next_kernel") or {}
     version = after.get("version")
     if not version or version == observed.get("kernel") or after.get("headers"):

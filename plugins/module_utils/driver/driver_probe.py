@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the NVIDIA driver of a target: what is installed, what is loaded, what programs use, and what it runs on."""
+"""Observes the NVIDIA driver of a target: what is installed and loaded, what programs use, and what it runs on."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _NVIDIA, _BRIDGE, _GPU = "0x10de", ("0x0680",), ("0x0300", "0x0302")
 
 
 def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str = "/") -> dict[str, Any]:
-    """The driver that `packages` name, in the words of an observation."""
+    """Observe the driver that `packages` name."""
     kernel = platform.release()
     there, headers = _there(host, packages, f"linux-headers-{kernel}", timeout)
     releases = {name: upstream_version(one) for name, (one, _) in there.items()}
-    # A driver that goes by another name is found as well: names changed between branches.
+    # A driver under another name is found as well: names changed between branches.
     driver = next((name for name in packages if name in releases), None) or module_package(releases)
     installed = releases[driver] if driver else None
     beside = {name: there[name][1] for name in related(releases, packages, installed)}
@@ -95,7 +95,7 @@ def read_driver(host: Host, packages: Sequence[str], timeout: float, root: str =
 
 
 def boot_blockers(host: Host, timeout: float, root: str = "/") -> list[str]:
-    """Why a reboot now would leave this host without the driver that is installed."""
+    """Return why a reboot now would leave this host without the installed driver."""
     after = next_boot(host, timeout, root)
     if after is None:
         return []
@@ -106,14 +106,14 @@ def boot_blockers(host: Host, timeout: float, root: str = "/") -> list[str]:
 
 
 def next_boot(host: Host, timeout: float, root: str = "/") -> dict[str, Any] | None:
-    """The kernel of the next boot, the version of its module nvidia, and what DKMS says of it where it is not well."""
+    """The kernel of the next boot, the version of its nvidia module, and the DKMS builds for it that are not sound."""
     after = next_kernel(root)
     if after is None:
         return None
     kernel = after["version"]
     asked = host.run(["modinfo", "-k", kernel, "-F", "version", "nvidia"], timeout)
     module = asked.stdout.strip().splitlines()[:1] if asked.ok else []
-    # Its exit status is 1 where there is no such module, which is an answer.
+    # It exits with 1 if there is no such module, which is an answer.
     error = asked.summary if asked.problem else None
     status = host.run(["dkms", "status"], timeout)
     builds = [one for one in parse_dkms_status(status.stdout) if one.kernel in (None, kernel)]
@@ -126,7 +126,7 @@ def next_boot(host: Host, timeout: float, root: str = "/") -> dict[str, Any] | N
 
 
 def nvswitches(root: str = "/") -> int:
-    """NVSwitches of this machine: as the driver lists them, else, before there is a driver, as PCI bridges."""
+    """The number of NVSwitches: as the driver lists them, else, without a driver, the PCI bridges."""
     listed = _names(os.path.join(root, NVSWITCHES))
     if listed:
         return len(listed)
@@ -134,23 +134,23 @@ def nvswitches(root: str = "/") -> int:
 
 
 def next_kernel(root: str = "/") -> dict[str, Any] | None:
-    """The kernel of the next boot and whether a module can be built for it; None where that cannot be told."""
+    """The kernel of the next boot and whether modules can be built for it; None if it is unknown."""
     links = [_target(os.path.join(root, link)) for link in KERNEL_LINKS]
     version = newest_kernel(_names(os.path.join(root, "boot")), links)
     if version is None:
         return None
-    # The link is made with the modules, and leads nowhere until the headers are there.
+    # The link is created with the modules, and dangles until the headers are installed.
     places = (f"lib/modules/{version}/build", f"usr/src/linux-headers-{version}")
     return {"version": version, "headers": any(os.path.exists(os.path.join(root, place)) for place in places)}
 
 
 def _runfile(root: str) -> str | None:
-    """The uninstaller that NVIDIA's own installer leaves, and no package has."""
+    """The uninstaller left by NVIDIA's own installer, which no package contains."""
     return f"/{RUNFILE}" if os.path.exists(os.path.join(root, RUNFILE)) else None
 
 
 def _persistenced(host: Host, root: str) -> str | None:
-    """How the package's own unit starts the persistence daemon, whatever a drop-in makes of it."""
+    """The command by which the package's own unit starts the persistence daemon, regardless of drop-ins."""
     texts = (host.read_text(os.path.join(root, place)) for place in PERSISTENCE_UNITS)
     return next((started for text in texts if text is not None and (started := exec_start(text))), None)
 
@@ -163,7 +163,7 @@ def _target(link: str) -> str | None:
 
 
 def pci_gpus(root: str = "/") -> int:
-    """NVIDIA GPUs on the PCI bus, whether there is a driver for them or not."""
+    """The number of NVIDIA GPUs on the PCI bus, with or without a driver."""
     return _devices(root, _GPU)
 
 
@@ -194,7 +194,7 @@ def _names(directory: str) -> list[str]:
 def _there(
     host: Host, packages: Sequence[str], headers: str, timeout: float
 ) -> tuple[dict[str, tuple[str, bool]], str | None]:
-    """Installed packages of NVIDIA's and these, each with version and hold; and the version of the kernel's headers."""
+    """Installed NVIDIA packages and `packages`, each with version and hold; and the version of the kernel's headers."""
     result = host.run(["dpkg-query", "--show", f"--showformat={FULL_FORMAT}", headers, *RELATED, *packages], timeout)
     if result.problem or result.rc not in (0, 1):
         raise ValueError(result.summary)
@@ -212,7 +212,7 @@ def _secure_boot(host: Host, timeout: float, root: str) -> bool | None:
 
 
 def _signing(host: Host, timeout: float, root: str) -> bool:
-    """Whether the firmware knows a key that DKMS signs with."""
+    """Whether a key that DKMS signs with is enrolled in the firmware."""
     for key in SIGNING_KEYS:
         path = os.path.join(root, key)
         if os.path.exists(path) and "already enrolled" in host.run(["mokutil", "--test-key", path], timeout).stdout:

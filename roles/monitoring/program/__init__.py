@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that tells a monitoring host how a node is: it only reads, and needs nothing but system Python."""
+"""The program that reports a node's state to a monitoring host: it only reads, and needs only the system's Python."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nvidia-smi and the kernel's log say of the GPUs, as series."""
+"""GPU data of nvidia-smi and the kernel log, as series."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIELDS = (
     "ecc.errors.uncorrected.volatile.total",
     "clocks_event_reasons.active",
 )
-"""What is asked of `nvidia-smi --query-gpu`; a driver that does not know one of them is asked without it."""
+"""Fields queried with `nvidia-smi --query-gpu`; those that a driver does not know are dropped from the query."""
 
 REASONS = {
     "sw_power_cap": 0x4,
@@ -31,7 +31,7 @@ REASONS = {
     "hw_thermal_slowdown": 0x40,
     "hw_power_brake_slowdown": 0x80,
 }
-"""Why a GPU is slower than it could be; idleness and settings that somebody made are no reasons to tell."""
+"""Reasons why a GPU is slower than it could be; idling and deliberate settings are not reported."""
 
 _MIB = 1048576
 _READINGS = (
@@ -51,7 +51,7 @@ _READINGS = (
 
 
 def parse_rows(text: str, fields: Sequence[str]) -> list[dict[str, str]]:
-    """The GPUs out of `--format=csv,noheader,nounits`; a cell that says [N/A] or the like is left out."""
+    """Parse the GPUs from `--format=csv,noheader,nounits`; a cell with [N/A] or the like is left out."""
     rows = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
@@ -62,7 +62,7 @@ def parse_rows(text: str, fields: Sequence[str]) -> list[dict[str, str]]:
 
 
 def gpu_families(rows: Sequence[Mapping[str, str]], expected: int) -> list[Family]:
-    """The readings of each GPU, and how many there are and should be."""
+    """The readings of each GPU, and the actual and expected number of GPUs."""
     families = [
         gauge("firstlight_gpus", "GPUs that the driver shows.", [({}, len(rows))]),
         gauge("firstlight_gpus_expected", "GPUs that this node has by its profile.", [({}, expected)]),
@@ -95,7 +95,7 @@ def gpu_families(rows: Sequence[Mapping[str, str]], expected: int) -> list[Famil
 
 
 def xid_families(xids: Iterable[Mapping[str, Any]]) -> list[Family]:
-    """Faults that the driver wrote into the kernel's log since the last boot."""
+    """Faults that the driver wrote to the kernel log since the last boot."""
     found = list(xids)
     moments = [at for one in found if (at := _moment(str(one.get("last") or ""))) is not None]
     rows: dict[tuple[str, str], int] = {}

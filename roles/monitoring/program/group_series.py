@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor's state as series: who serves, who is lost, how often it started. Only the head tells of a group."""
+"""The supervisor's state as series: who serves, who is lost, how often it started. Only the head reports a group."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LOST = 20.0
 
 
 class Starts:
-    """Counts the starts of each group that were seen: the supervisor names each by an epoch, and counts none."""
+    """Counts the observed starts of each group: the supervisor labels each with an epoch, and counts none."""
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}
         self._count: dict[str, int] = {}
 
     def see(self, group: str, epoch: str) -> int:
-        """The starts of a group since this program runs; the one that was found at first is none of them."""
+        """Return a group's starts since this program started; the first epoch found does not count."""
         known = self._last.get(group)
         if epoch and known is not None and epoch != known:
             self._count[group] = self._count.get(group, 0) + 1
@@ -36,7 +36,7 @@ class Starts:
 def group_families(
     config: Mapping[str, Any], state: Mapping[str, Any], starts: Starts, targets: Mapping[str, float] | None = None
 ) -> list[Family]:
-    """Series of the groups whose head this node is, and of its supervisor; `targets` are those of the service."""
+    """Series of the groups whose head is this node, and of its supervisor; `targets` are the service's."""
     node = str(config.get("node") or "")
     configured = {str(one.get("name")): one for one in config.get("groups") or () if isinstance(one, Mapping)}
     shown = {name: one for name, one in groups_of(state).items() if configured.get(name, {}).get("head") == node}
@@ -118,7 +118,7 @@ def group_families(
 
 
 def _lost(configured: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, bool]:
-    """Every planned node of a group, and whether it is silent for longer than the supervisor waits."""
+    """Every planned node of a group, and whether it has been silent for longer than the supervisor waits."""
     longest = _of(configured, "timing").get("heartbeat_timeout")
     limit = float(longest) if isinstance(longest, (int, float)) else _LOST
     heard = _of(shown, "nodes")

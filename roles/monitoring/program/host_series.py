@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pins, certificates and the firewall of a node as series, from what their own programs print."""
+"""A node's pins, certificates and firewall as series, from the output of their own programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pin_families(pins: Mapping[str, str], installed: Mapping[str, str | None]) -
 
 
 def certificate_end(text: str) -> float:
-    """Seconds since 1970 out of what `openssl x509 -enddate` prints; raises ValueError when it is not that."""
+    """Parse `openssl x509 -enddate` into seconds since 1970. Raises ValueError for other text."""
     line = next((one for one in text.splitlines() if one.startswith(END_DATE)), "")
     try:
         written = " ".join(line[len(END_DATE) :].split()).replace("GMT", "+0000")
@@ -50,9 +50,9 @@ def certificate_families(ends: Mapping[str, float]) -> list[Family]:
 
 
 def dropped_packets(text: str) -> dict[str, int]:
-    """Packets that rules of a table dropped or rejected, by chain, out of `nft --json list table`.
+    """Parse `nft --json list table` into the packets that its rules dropped or rejected, by chain.
 
-    Only rules that count are told of: those with a counter of their own, or with a named one. Raises ValueError.
+    Only rules that count are included: those with a counter of their own, or with a named one. Raises ValueError.
     """
     try:
         entries = json.loads(text)["nftables"]
@@ -94,7 +94,7 @@ def _counted(expressions: list[dict[str, Any]], named: Mapping[str, int], used: 
         if isinstance(counter, dict):
             yield _packets(counter)
         elif isinstance(counter, str) and counter not in used:
-            # Rules may share a named counter, and it counts for all of them.
+            # Rules may share a named counter, which counts for all of them.
             used.add(counter)
             yield named.get(counter, 0)
 

@@ -16,7 +16,7 @@ CANNOT_LISTEN, WRONG_CONFIG = 1, 2
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0 stopped, 1 the address cannot be had, 2 the configuration is wrong."""
+    """Run the program; return 0 when stopped, 1 if it cannot listen, 2 if the configuration is invalid."""
     parser = argparse.ArgumentParser(prog="metrics.pyz", description="Tells a monitoring host how this node is.")
     parser.add_argument("--config", default=CONFIG_PATH, metavar="PATH", help="what to look at (%(default)s)")
     parser.add_argument("--once", action="store_true", help="print the page once and end, without listening")
@@ -60,5 +60,5 @@ def _failed(text: str, status: int) -> int:
 
 
 def main() -> None:
-    """End with the status of `run`."""
+    """Exit with the status of `run`."""
     sys.exit(run())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page in the text format of Prometheus: made of our own readings, or taken over from another program."""
+"""A page in the text format of Prometheus: built from our own readings, or taken over from another program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_LINES = 20_000
-"""Samples of one page. A program that tells more is broken, and would break the monitoring host next."""
+"""The most samples of one page. A program with more is broken, and would break the monitoring host next."""
 
 _LABELS = r'(?:[A-Za-z_]\w*="(?:[^"\\]|\\.)*"(?:,|(?=\})))*'
 _SAMPLE = re.compile(
@@ -25,7 +25,7 @@ Labels = Mapping[str, object]
 
 @dataclass
 class Family:
-    """All samples of one name, which stand together on a page."""
+    """All samples of one name, which are grouped on a page."""
 
     name: str
     kind: str = "untyped"
@@ -34,7 +34,7 @@ class Family:
 
 
 def family(name: str, kind: str, meaning: str, samples: Iterable[tuple[Labels, float]]) -> Family:
-    """A family of our own readings."""
+    """Build a family from our own readings."""
     return Family(name, kind, meaning, [sample(name, labels, value) for labels, value in samples])
 
 
@@ -43,13 +43,13 @@ def gauge(name: str, meaning: str, samples: Iterable[tuple[Labels, float]]) -> F
 
 
 def sample(name: str, labels: Labels, value: float) -> str:
-    """One line; labels in the order in which they were given."""
+    """Format one sample line; labels keep the order in which they were given."""
     inside = _inside(labels)
     return f"{name}{{{inside}}} {number(value)}" if inside else f"{name} {number(value)}"
 
 
 def number(value: float) -> str:
-    """A value as Prometheus reads it, without a fraction where it has none."""
+    """Format a value as Prometheus parses it, without a fraction if it is an integer."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -58,15 +58,15 @@ def number(value: float) -> str:
 
 
 def taken_over(text: str, allowed: Sequence[str], labels: Labels | None = None) -> list[Family]:
-    """What another program's page has under the allowed beginnings of names, with these labels added.
+    """Take over samples from another program's page whose names start with an allowed prefix, adding these labels.
 
     A line that is not understood is left out: on our page it would cost the monitoring host all the others. Raises
-    ValueError for a page that has nothing of what is allowed, or far too much.
+    ValueError for a page that has nothing allowed, or far too much.
     """
     found: dict[str, Family] = {}
     current = ""
     count = 0
-    # Only this ends a line here; a label may have any other character.
+    # Only this ends a line here; a label may contain any other character.
     for line in text.split("\n"):
         announced = _ANNOUNCED.match(line)
         if announced:
@@ -88,7 +88,7 @@ def taken_over(text: str, allowed: Sequence[str], labels: Labels | None = None) 
 
 
 def rendered(families: Iterable[Family]) -> str:
-    """The page. Families of one name, from several programs of a kind, become one."""
+    """Render the page. Families of one name, from several programs of a kind, are merged."""
     merged: dict[str, Family] = {}
     for one in families:
         known = merged.setdefault(one.name, Family(one.name, one.kind, one.meaning))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the page together: all parts at once, and none of them can keep the others from being told."""
+"""Assembles the page: all parts are read in parallel, and none of them can hold up the others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .page import Family, gauge, rendered
 from .reading import AbsentError, Read, ReadError
 
 LONGEST = 7.0
-"""Seconds after which a part that still reads is told as dead; Prometheus waits ten for the page."""
+"""Seconds after which a part still being read is reported as down; Prometheus waits ten for the page."""
 
 
 @dataclass
 class _Part:
-    """One part, with the reading that is good at the moment."""
+    """One part, with its current reading."""
 
     read: Read
     good_for: float
@@ -31,7 +31,7 @@ class _Part:
 
 
 class Pages:
-    """Makes pages. One that hangs is not started again before it has ended: a dead driver costs one thread."""
+    """Builds pages. A part that hangs is not restarted before it has ended: a dead driver costs one thread."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Pages:
         self._lock = threading.Lock()
 
     def page(self) -> str | None:
-        """The page, or None when the one before is still being made."""
+        """Return the page, or None while the previous one is still being built."""
         if not self._lock.acquire(timeout=self._longest):
             return None
         try:
@@ -106,7 +106,7 @@ class Pages:
         self._told(name, part, problem)
 
     def _told(self, name: str, part: _Part, problem: str) -> None:
-        """Say once what is wrong, and once that it is over."""
+        """Log a problem once, and its end once."""
         if problem != part.problem:
             self._say(f"{name}: {problem or 'can be read again'}")
             part.problem = problem

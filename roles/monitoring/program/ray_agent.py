@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the Ray of a node can tell metrics at all: its agent does, which not every image has what it takes for."""
+"""Detects whether a node's Ray can export metrics: its agent does, and not every image has what the agent imports."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ABSENT = (
 
 
 def lacks_agent(command_lines: Iterable[str]) -> bool:
-    """From command lines as in /proc: whether a Ray runs here, and its agent is started without what tells metrics.
+    """Whether, by command lines from /proc, Ray runs here and its agent was started without metrics.
 
-    Ray decides that by itself when it starts, from what it can import, and writes it into the arguments of its raylet.
+    Ray decides that by itself at startup, from what it can import, and writes it into the arguments of its raylet.
     """
     agents = [word for line in command_lines for word in line.split("\0") if word.startswith(_AGENT)]
     return bool(agents) and all(_WITHOUT in agent.split() for agent in agents)

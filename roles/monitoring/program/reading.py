@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the parts of a page: each by itself, each with a time limit. None of them writes anything."""
+"""Reads the parts of a page: each separately, each with a time limit. None of them writes anything."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _NOT_A_FIELD = re.compile(r'[Ff]ield "?([\w.]+)"? is not a valid field')
 
 
 class ReadError(Exception):
-    """A part that could not be read, in one sentence."""
+    """A part could not be read; the message is one sentence."""
 
 
 class AbsentError(Exception):
-    """A part that cannot be there, in one sentence that says why: nobody is to be called for it."""
+    """A part cannot exist here, and nobody is to be alerted; the message is one sentence that says why."""
 
 
 class Readings:
-    """The parts of this node. Tests hand in another host."""
+    """The parts of this node's page. Tests pass another host."""
 
     def __init__(self, settings: Settings, host: Host | None = None) -> None:
         self._settings = settings
@@ -55,7 +55,7 @@ class Readings:
         self._starts = Starts()
 
     def parts(self) -> dict[str, tuple[Read, float]]:
-        """By name: how a part is read, and for how many seconds a reading is good."""
+        """Return, by name, the function that reads each part and for how many seconds a reading stays valid."""
         settings = self._settings
         found: dict[str, tuple[Read, float]] = {"host": (self._drained, 0.0)}
         for source in settings.sources:
@@ -106,7 +106,7 @@ class Readings:
 
     def _pins(self) -> list[Family]:
         names = sorted(self._settings.pins)
-        # It returns 1 when one of them is not installed, and tells of the others.
+        # It returns 1 if one of them is not installed, and lists the others.
         result = self._host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *names], COMMAND_SECONDS)
         if result.problem or result.rc > 1:
             raise ReadError(result.summary)
@@ -140,10 +140,10 @@ class Readings:
             return gpu_families(parse_rows(result.stdout, fields), self._settings.gpus)
 
     def _xids(self) -> list[Family]:
-        # The pattern keeps the time short: a log of weeks is long, and most of it is about nothing of ours.
+        # The pattern keeps this fast: a log of weeks is long, and most of it is irrelevant here.
         command = ["journalctl", "--dmesg", "--boot", "--no-pager", "--quiet", "--output=short-iso"]
         result = self._host.run([*command, f"--grep={XID_PATTERN}"], COMMAND_SECONDS)
-        # Where no line fits, it returns 1 and says nothing.
+        # It returns 1 without output if no line matches.
         if result.problem or (not result.ok and (result.rc != 1 or result.stderr.strip())):
             raise ReadError(result.summary)
         data, _ = parse_kernel_log(result.stdout) if result.stdout.strip() else ({}, [])
@@ -164,7 +164,7 @@ def _proxy(source: Source) -> Read:
 
 
 def fetch(url: str, timeout: float = PAGE_SECONDS) -> str:
-    """Another program's page; raises ReadError. No proxy of the environment is asked, and no redirection followed."""
+    """Fetch another program's page, without environment proxies or redirects. Raises ReadError."""
     opener = urllib.request.OpenerDirector()
     for handler in (urllib.request.HTTPHandler(), urllib.request.HTTPErrorProcessor(), _NoErrors()):
         opener.add_handler(handler)
@@ -179,11 +179,11 @@ def fetch(url: str, timeout: float = PAGE_SECONDS) -> str:
 
 
 class _NoErrors(urllib.request.HTTPDefaultErrorHandler):
-    """Every answer but 200 is an error, also one that points elsewhere."""
+    """Turns every status but success into an error, redirects included."""
 
 
 def read_settings_document(path: str) -> object:
-    """The configuration as it is on disk; raises ValueError with what is wrong."""
+    """Load the configuration from disk. Raises ValueError if it cannot be read or is not JSON."""
     try:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves the page, and nothing else, to those who may read it."""
+"""Serves the page, and nothing else, to the addresses that may read it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .settings import Settings, is_allowed
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AT_ONCE = 4
-"""Requests at the same time of one address that may read: whatever one does, the others are answered."""
+"""Concurrent requests of one permitted address: whatever one address does, the others are answered."""
 REQUEST_SECONDS = 5.0
-"""For a whole request, however it is cut into pieces; and for a whole answer."""
+"""Seconds for a whole request, however it is split; and for a whole answer."""
 LINGER_SECONDS = 1.0
-"""How long a stranger has to read why it is turned away."""
+"""Seconds that a stranger has to read why it is rejected."""
 _MOST_STRANGERS = 64
 _MOST_LINGERING = 16
 _FORBIDDEN = (
@@ -32,7 +32,7 @@ _FORBIDDEN = (
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on one address. Strangers are turned away before anything of them is read, and cost no thread."""
+    """Listens on one address. Strangers are rejected before any byte is read from them, and cost no thread."""
 
     daemon_threads = True
     request_queue_size = 16
@@ -72,11 +72,11 @@ class Server(ThreadingHTTPServer):
         self._places.give_back(peer)
 
     def asked(self, request: Any) -> None:
-        """The whole request has been read."""
+        """Mark the request as fully read."""
         self._asking.pop(request, None)
 
     def service_actions(self) -> None:
-        """Let go of those whose time is over; called at least twice a second."""
+        """Drop connections whose time is over; called at least twice a second."""
         now = time.monotonic()
         for request, end in list(self._asking.items()):
             if end <= now:
@@ -87,7 +87,7 @@ class Server(ThreadingHTTPServer):
             self._lingering.popleft()[1].close()
 
     def _turn_away(self, request: Any, peer: str) -> None:
-        """Say why, without waiting for a word. Closed at once, it would not reach who is still sending."""
+        """Send the reason without reading anything; an immediate close would keep it from a client still sending."""
         with contextlib.suppress(OSError):
             request.setblocking(False)
             request.send(_FORBIDDEN)
@@ -103,7 +103,7 @@ class Server(ThreadingHTTPServer):
             self._lingering.popleft()[1].close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked is gone; the next one is not."""
+        """Ignore the error: the client is gone, and others are not affected."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -135,4 +135,4 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-        """Every scrape in the journal would be all that is in it."""
+        """Log nothing: the journal would consist of scrapes only."""

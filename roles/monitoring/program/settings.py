@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program of metrics is told: where it listens, who may read, and what it looks at."""
+"""The settings of the metrics program: where it listens, who may read, and what it reads."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Source:
     name: str
     url: str
     allowed: tuple[str, ...]
-    """How the names begin that are passed on; everything else stays here."""
+    """Prefixes of the names that are passed on; everything else stays here."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything the program knows before it looks."""
+    """The whole configuration of the program."""
 
     node: str
     listen: str
@@ -58,16 +58,16 @@ class Settings:
     gpus: int = 0
     supervisor: bool = True
     targets: Mapping[str, float] = field(default_factory=dict)
-    """In milliseconds, by the names in firstlight_targets."""
+    """Targets in milliseconds, by their names in firstlight_targets."""
 
     @property
     def readers(self) -> frozenset[str]:
-        """Who may read: the hosts that are named, and the node itself, which comes from its own address."""
+        """The addresses that may read: the named hosts, and the node itself, which connects from its own address."""
         return self.hosts | {self.listen}
 
 
 def parse_settings(document: object) -> Settings:
-    """The settings, or ValueError with what is wrong with them."""
+    """Parse the settings. Raises ValueError for an invalid document."""
     if not isinstance(document, Mapping) or document.get("version") != VERSION:
         raise ValueError(f"{CONFIG_PATH} is not version {VERSION} of this file: run the role monitoring again")
     strange = sorted(str(key) for key in document if key not in _KEYS)
@@ -89,7 +89,7 @@ def parse_settings(document: object) -> Settings:
 
 
 def is_allowed(peer: str, readers: frozenset[str]) -> bool:
-    """Whether this address may read: those that are named, and loopback."""
+    """Whether this address may read: it is one of `readers`, or loopback."""
     try:
         found = canonical(peer)
     except ValueError:
@@ -98,7 +98,7 @@ def is_allowed(peer: str, readers: frozenset[str]) -> bool:
 
 
 def address(value: object, where: str) -> str:
-    """An IP address in its one short form."""
+    """Normalise an IP address to its canonical short form."""
     try:
         return str(ipaddress.ip_address(str(value)))
     except ValueError:
@@ -121,7 +121,7 @@ def absolute(value: object, where: str) -> str:
 
 
 def firewall_table(value: object, where: str) -> str:
-    """A table as nft names it: "inet firstlight"."""
+    """Validate a table as nft names it: "inet firstlight"."""
     words = str(value).split()
     if len(words) != 2 or words[0] not in ("inet", "ip", "ip6", "arp", "bridge", "netdev") or words[1].startswith("-"):
         raise ValueError(f"{where} has {value!r}, expected FAMILY NAME as `inet firstlight`: correct it")
@@ -129,7 +129,7 @@ def firewall_table(value: object, where: str) -> str:
 
 
 def targets(value: object, where: str) -> dict[str, float]:
-    """Numbers by name; what each is about, who compares them knows."""
+    """Validate a mapping of numbers by name; their meaning is up to the code that compares them."""
     if not isinstance(value, Mapping) or not all(
         isinstance(one, (int, float)) and not isinstance(one, bool) and one >= 0 for one in value.values()
     ):
@@ -138,7 +138,7 @@ def targets(value: object, where: str) -> dict[str, float]:
 
 
 def page_url(value: object, where: str) -> str:
-    """An address of http on this node: what is read there is passed on in the clear."""
+    """Validate an http URL on this node: what is read there is passed on unencrypted."""
     parts = urlsplit(str(value))
     try:
         ipaddress.ip_address(parts.hostname or "")
