@@ -84,7 +84,7 @@ _FOLLOWERS = frozenset(
 )
 """Packages, without branch and flavour, that name a driver or must match its version, and go when it is replaced.
 
-A version other than the driver's is no fault of the driver: it works without them.
+The driver works without them, so a version other than its own is not a fault of the driver.
 """
 
 PRECOMPILED = "linux-modules-nvidia-"
@@ -192,9 +192,9 @@ def leaving(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
 
 
 def bystanders(leaving: Iterable[str]) -> list[str]:
-    """The leaving packages that are no driver: metapackages of CUDA or of a vendor.
+    """The packages being removed that are not drivers: metapackages of CUDA or of a vendor.
 
-    They installed more than the driver, which stays and must be protected from apt's autoremove.
+    What they installed beyond the driver stays, and must be protected from apt's autoremove.
     """
     return sorted(name for name in leaving if not name.startswith(_OF_DRIVERS))
 

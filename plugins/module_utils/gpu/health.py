@@ -23,7 +23,7 @@ CHECK = "gpu_check"
 ANSWER = "gpu.answer"
 PROCESSES = "gpu.processes"
 STACK_CHECKS = frozenset({"driver.version", "driver.flavour"})
-"""Checks of what a stack pins: another driver is no fault of the GPUs, and is fixed by applying the stack."""
+"""Checks of what a stack pins: another driver is not a fault of the GPUs, and is fixed by applying the stack."""
 
 COMING = frozenset({"fabric_manager.service", "fabric_manager.state", "nvlink.links", "nvlink.speed", "topo.pairs"})
 """Checks that may fail for a moment after boot, until the fabric manager has connected the GPUs."""
@@ -63,7 +63,7 @@ def _not_evaluated(one: Check) -> Check:
 
 
 def not_right(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> list[Check]:
-    """The checks that are neither content nor accepted, including one for an observation that decided nothing."""
+    """The checks that are neither satisfied nor accepted, including one for an observation that decided nothing."""
     return [one for one in evaluated_checks(want, seen) if one["verdict"] not in CONTENT]
 
 
@@ -79,7 +79,7 @@ def evaluated_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) ->
 
 
 def as_accepted(checks: Iterable[Check], names: Iterable[object]) -> list[Check]:
-    """The checks, with those that are not content and have one of these ids marked as accepted."""
+    """The checks, with unsatisfied ones that have one of these ids marked as accepted."""
     accepted = {str(name) for name in names}
     return [_accepted(one) if one["id"] in accepted and one["verdict"] not in CONTENT else one for one in checks]
 
@@ -93,13 +93,13 @@ def _accepted(one: Check) -> Check:
 
 
 def is_coming(not_content: Iterable[str]) -> bool:
-    """Whether all checks that are not content, given by id, may still pass by themselves."""
+    """Whether all unsatisfied checks, given by id, may still pass by themselves."""
     listed = set(not_content)
     return bool(listed) and listed <= COMING
 
 
 def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers: Peers) -> list[Difference]:
-    """One difference per check that is not content; the remedy is part of the observed value."""
+    """One difference per unsatisfied check; the remedy is part of the observed value."""
     fields = ("verdict", "observed", "remedy", "command")
     return [
         difference(CHECK, str(one["id"]), one["expected"], {field: one.get(field) for field in fields})
@@ -108,7 +108,7 @@ def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], _peers
 
 
 def sentence(key: str, expected: Any, observed: Any) -> str:
-    """A sentence for people about a check that is not content; the remedy is part of the observed value."""
+    """A sentence for people about an unsatisfied check; the remedy is part of the observed value."""
     seen = observed if isinstance(observed, Mapping) else {"observed": observed}
     verb = "could not be checked" if seen.get("verdict") == COULD_NOT_CHECK else "fails"
     remedy = f"; {seen['remedy']}" if seen.get("remedy") else ""

@@ -3,8 +3,8 @@
 
 There are three severities. `fatal`: a GPU, its memory, its firmware or a link is faulty, and somebody must act before
 work goes on. `watch`: the event was handled, and matters only if it recurs. `application`: a program did something
-wrong, or something was done to it; this is no hardware fault. The numbers are from NVIDIA's list of Xid errors; which
-of them take a host out of service is what operators of large clusters agree on.
+wrong, or something was done to it; this is not a hardware fault. The numbers are from NVIDIA's list of Xid errors;
+which of them take a host out of service is what operators of large clusters agree on.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def parse_uris(text: str) -> list[Fetch]:
 
 
 def parse_simulation(text: str) -> list[Step]:
-    """Parse the steps of `apt-get --simulate`, in order; configuring is no step of its own."""
+    """Parse the steps of `apt-get --simulate`, in order; configuring is not a step of its own."""
     steps = []
     for line in text.splitlines():
         found = _STEP.match(line)

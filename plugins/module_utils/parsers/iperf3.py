@@ -16,7 +16,7 @@ class Throughput:
 
 
 def parse_iperf3(text: str) -> Throughput:
-    """Return the throughput that arrived at the receiver; text that is no iperf3 report gives a problem."""
+    """Return the throughput that arrived at the receiver; text that is not an iperf3 report gives a problem."""
     try:
         report = json.loads(text)
     except ValueError:

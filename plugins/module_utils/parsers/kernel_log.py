@@ -80,7 +80,7 @@ _FAULT = re.compile(r"(?:NVRM|nvidia-nvswitch\d{0,3}): S?Xid")
 _LONGEST = 4000
 _PROBLEMS = 20
 _SOURCES = 5
-"""Number of different writers that an unfiltered log has."""
+"""The number of different writers from which on a log counts as unfiltered."""
 
 
 class _Reader:

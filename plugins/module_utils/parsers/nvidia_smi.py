@@ -49,7 +49,7 @@ def _reading(data: Mapping[str, Any], problems: Sequence[str]) -> GpuReading:
         Gpu(gpu["index"], gpu["name"], gpu.get("uuid") or "", gpu.get("memory.total"), gpu.get("driver_version") or "")
         for gpu in listed
     ]
-    # An empty text is no complaint: the empty list of GPUs is enough.
+    # An empty text is not a complaint: the empty list of GPUs is enough.
     said = problems if data or any('"' in one for one in problems) else ()
     library = [f"NVML library version: {data['library']}"] if data.get("library") else []
     return GpuReading(tuple(gpus), (*data.get("trouble", ()), *library, *data.get("warnings", ()), *said))

@@ -63,7 +63,8 @@ def parse_ray_status(text: str) -> tuple[dict[str, Any], list[str]]:
         resources {"GPU": {"used", "total"}, ...} (memory in bytes), demands [lines], requested [lines], nodes (count),
         trouble [lines that say that Ray does not answer], starting (bool)
 
-    An empty list is a section that states that there is none; a truncated or unreadable section is absent.
+    An empty list is a section that states that there is none, or, with a problem, one whose lines were not understood;
+    a section cut off after its heading is absent.
     """
     data: dict[str, Any] = {}
     problems: list[str] = []
@@ -99,7 +100,7 @@ def parse_ray_status(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _add(data: dict[str, Any], problems: list[str], section: str, line: str) -> None:
-    """Parse one line of a section; a line of unknown form makes the section unreadable."""
+    """Parse one line of a section; among nodes and resources, a line of unknown form is a problem."""
     if not line[0].isspace():
         if _TROUBLE.search(line):
             data.setdefault("trouble", []).append(line.strip())

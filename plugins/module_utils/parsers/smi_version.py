@@ -26,7 +26,7 @@ def parse_smi_version(text: str) -> tuple[dict[str, Any], list[str]]:
     """Parse the versions of the tool, the library, the driver (the kernel module) and CUDA, as far as they are shown.
 
     If library and module differ there is only a complaint, which has the library's version without its last part.
-    Driver 610 answers the old names with a sentence about the new ones, which is no version.
+    Driver 610 answers the old names with a sentence about the new ones, which is not a version.
     """
     found = said(text)
     data: dict[str, Any] = {}

@@ -57,7 +57,7 @@ class Server(ThreadingHTTPServer):
             self._asking[request] = time.monotonic() + REQUEST_SECONDS
             try:
                 super().process_request(request, client_address)
-            except RuntimeError:  # no thread could be started: nobody else gives the place back
+            except RuntimeError:  # no thread could be started, so nothing else releases the place
                 self._leave(request, peer)
                 raise
 
@@ -87,7 +87,7 @@ class Server(ThreadingHTTPServer):
             self._lingering.popleft()[1].close()
 
     def _turn_away(self, request: Any, peer: str) -> None:
-        """Send the reason without reading anything; an immediate close would keep it from a client still sending."""
+        """Send the reason without reading anything; closing at once would lose it for a client still sending."""
         with contextlib.suppress(OSError):
             request.setblocking(False)
             request.send(_FORBIDDEN)

@@ -138,7 +138,7 @@ def targets(value: object, where: str) -> dict[str, float]:
 
 
 def page_url(value: object, where: str) -> str:
-    """Validate an http URL on this node: what is read there is passed on unencrypted."""
+    """Validate an http URL with an IP address, meant to be this node's: what is read there is passed on unencrypted."""
     parts = urlsplit(str(value))
     try:
         ipaddress.ip_address(parts.hostname or "")

@@ -37,7 +37,7 @@ def workload_arguments(device: str, seconds: float, timeout: float, unified: boo
 
 
 def container_arguments(image: str, name: str, device: str, workload: Sequence[str]) -> list[str]:
-    """The command that runs the workload in a container: no pull, no network, nothing of the host but its GPUs.
+    """The command that runs the workload in a container: no pull, no network, and only the GPUs of the host.
 
     The GPUs' processes communicate over shared memory, of which a container has too little by default.
     """
@@ -98,7 +98,7 @@ def evaluate_document(document: Mapping[str, Any], problems: Sequence[str], expe
 
 
 def wrong_lines(checks: Iterable[Check], accepted: Iterable[str] = ()) -> list[str]:
-    """One line for each check that is neither content nor accepted."""
+    """One line for each check that is neither satisfied nor accepted."""
     fine = set(accepted)
     return [
         sentence(one["id"], one["expected"], one)

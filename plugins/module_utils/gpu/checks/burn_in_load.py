@@ -22,7 +22,7 @@ CAUSES = {
 }
 """Slowdown reasons that are faults, with the remedy for each."""
 HARMLESS = frozenset({"gpu_idle", "applications_clocks_setting", "sw_power_cap", "sync_boost", "display_clock_setting"})
-"""Reasons that are no faults. A full load draws all the limit allows, so the limit sets the clocks, by design."""
+"""Reasons that are not faults. A full load draws all the limit allows, so the limit sets the clocks, by design."""
 
 _UNSAMPLED = "nvidia-smi told nothing while the GPU worked"
 _AGAIN = "see that nvidia-smi answers where the burn-ins, then run it again"

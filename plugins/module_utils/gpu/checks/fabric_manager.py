@@ -77,7 +77,7 @@ def check_fabric_manager(readings: Sequence[Reading], expected: Expected) -> lis
 
 
 def _needless(reading: Reading, known: bool) -> Check:
-    """Without an NVSwitch it has nothing to do: an absent, idle or failed service is as fine as a running one.
+    """Without an NVSwitch it has nothing to do: an absent, idle or failed service is as acceptable as a running one.
 
     `known`: another text reports on it, so that an empty one (the log of a service that is not there) is acceptable.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates one GPU's fields for each check: right, wrong, not applicable, or untold."""
+"""Evaluates one GPU's fields for each check: `right`, `wrong`, `none` (not applicable) or `untold`."""
 
 from __future__ import annotations
 

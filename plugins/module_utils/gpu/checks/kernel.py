@@ -192,7 +192,7 @@ def _pcie(reading: Reading, expected: Expected) -> list[Check]:
 
 
 def _right_on_spark(link: Mapping[str, Any], expected: Expected) -> bool:
-    """Whether a link has four lanes, which is all that a function of the network card in a GB10 has or needs."""
+    """Whether a limited link is normal: a function of a GB10's network card has, and needs, only four lanes."""
     full = link["width"] >= _SPARK_WIDTH and link["gt_s"] >= _SPARK_GT_S
     return expected.unified and full and link["driver"].startswith(("mlx5", "pci"))
 
