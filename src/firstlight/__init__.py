@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `firstlight` command: what Ansible is no good at."""
+"""The `firstlight` command: what Ansible itself does not do well."""

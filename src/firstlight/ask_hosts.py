@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks every host of an inventory through a playbook that writes what it heard into a file."""
+"""Query every host of an inventory by running a playbook that writes its findings to a file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from .errors import OPEN, FirstlightError
 from .playbooks import playbook_words, program
 
 CONNECT_SECONDS = 5
-"""Until a host counts as one that does not answer: whoever looks wants to know now."""
+"""Connection timeout after which a host counts as unreachable: kept short because somebody is waiting for the output.
+"""
 SLOWEST_SECONDS = 120
 
 
 class AskError(FirstlightError):
-    """Nobody could be asked, and why."""
+    """The hosts could not be queried; the message says why."""
 
     status = OPEN
 
@@ -32,7 +33,7 @@ def ask(
     arguments: argparse.Namespace,
     own: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Run the playbook and read what it wrote into the file that its variable `document` names. Raises AskError."""
+    """Run the playbook and return the document it wrote to the path in its variable `document`. Raises AskError."""
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         file = Path(scratch) / "document.json"
         words = playbook_words(playbook, arguments, {**(own or {}), document: str(file)})
@@ -55,7 +56,7 @@ def ask(
 
 
 def reason(out: str, complaints: str) -> str:
-    """Why Ansible ended, in a line or two."""
+    """Return why Ansible failed, in a line or two."""
     lines = [line.strip() for text in (complaints, out) for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "FAILED"))] or lines
     return " ".join(telling[:2])[:400] or "ansible-playbook said nothing"

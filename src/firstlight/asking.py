@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A question to a cluster's endpoint with OpenAI's own client, and what went wrong in words."""
+"""Query a cluster's endpoint with OpenAI's own client, and explain failures in a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONNECT_SECONDS = 5.0
 
 
 def read_key(help_: ClientHelp) -> str:
-    """The key, from a file that nobody else may read."""
+    """Read the API key from its file. Raises FirstlightError if the file is missing or readable by others."""
     path = help_.files.key(help_.key)
     try:
         mode = path.stat().st_mode
@@ -36,7 +36,7 @@ def read_key(help_: ClientHelp) -> str:
 
 
 def ask(help_: ClientHelp, question: str, *, stream: bool, as_json: bool) -> None:
-    """Ask, and show the answer; raises FirstlightError, which says in one sentence what went wrong."""
+    """Send the question and print the answer. Raises FirstlightError with a one-sentence explanation."""
     key = read_key(help_)
     transport = openai.DefaultHttpxClient(verify=_trust(help_), trust_env=False)  # a proxy would see the key
     timeout = openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS)
@@ -67,7 +67,7 @@ def _trust(help_: ClientHelp) -> ssl.SSLContext:
 
 
 def reason(error: openai.OpenAIError, help_: ClientHelp) -> str:
-    """Why there is no answer, and what to do."""
+    """Explain why there is no answer, and what to do about it."""
     if isinstance(error, openai.APITimeoutError):
         return f"{help_.url} gave no answer in time: see `firstlight status`"
     if isinstance(error, openai.APIConnectionError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark for a person: every point with what was measured and what was expected, then where to look first."""
+"""Terminal output of a benchmark: measured and expected values of every point, then where to look first."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ UNTOLD = "-"
 
 
 def show(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> None:
-    """Print the verdict with its reasons, below it a row for every comparison."""
+    """Print the verdict with its reasons, followed by one row per comparison."""
     console = open_console()
     told = str(verdict["verdict"])
-    # What is not there was not told: a document may be of a run that was cut off.
+    # Keys may be missing: the document may come from a run that was cut off.
     configuration, client = document.get("configuration") or {}, document.get("client") or {}
     named = (configuration.get("model"), configuration.get("hardware"), document.get("run"))
     rest = "".join(f"  {safe(str(words))}" for words in named if words)
@@ -64,7 +64,7 @@ def _cells(line: Mapping[str, Any]) -> list[str]:
 
 
 def _print_table(console: Console, rows: Sequence[Sequence[str]], verdicts: Sequence[str]) -> None:
-    """Columns, or where the terminal is too narrow for them one comparison after the other."""
+    """Print the rows as a table, or one comparison after the other if the terminal is too narrow for columns."""
     if not rows:
         return
     listed = [HEADINGS, *rows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and directories of captured output, with what the manifest of a collection says about them."""
+"""Read files and directories of captured output, with the metadata from a collection's manifest."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
 from .errors import UsageError
 
 LARGEST = 8 << 20
-"""Bytes of a capture; what is larger is a log or an image, and is not read into memory."""
+"""Maximum size of a capture in bytes; a larger file is a log or an image, and is not read into memory."""
 MANIFEST = "manifest.json"
 NOT_CAPTURES = frozenset({".html", ".svg", ".md"})
-"""What else lies in such a directory: reports that were made of it, and notes."""
+"""Suffixes of other files found in such a directory: reports generated from the captures, and notes."""
 
 
 class CaptureError(UsageError):
-    """Captures that cannot be used; the message is shown as it is."""
+    """The captures cannot be used; the message is shown to the user as it is."""
 
 
 @dataclass
 class Found:
-    """The captures, each with what a manifest says of its host, and what could not be read among them."""
+    """The captures, each with its host's manifest entry, and checks for those that could not be read."""
 
     captures: list[tuple[Capture, Mapping[str, Any]]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
 
 
 def find_captures(names: Sequence[str], kind: str | None = None) -> Found:
-    """All of these files, and every file below these directories. Raises CaptureError for one that cannot be read."""
+    """Read all named files, and every file below the named directories. Raises CaptureError for one that cannot be
+    read.
+    """
     found = Found()
     for name in names:
         if name == "-":
@@ -75,18 +77,18 @@ def _unread(source: str, host: str, why: str) -> Check:
 
 
 def _decoded(data: bytes) -> str:
-    """Whatever its encoding: what cannot be decoded is no part of a tool's output."""
+    """Decode tool output in any encoding; bytes that cannot be decoded are not part of a tool's output."""
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     return data.decode(encoding, errors="replace")
 
 
 def _add_directory(found: Found, directory: Path, kind: str | None) -> None:
-    """A collection by its manifest; of any other directory every file, those of a directory in it as one host's."""
+    """Add a collection according to its manifest, or every file of another directory; subdirectories are host names."""
     hosts = _manifest(directory / MANIFEST)
     paths = [
         path
         for path in sorted(directory.rglob("*"))
-        # No link: a directory that somebody else has made would show files of this machine.
+        # Do not follow links: a directory made by somebody else could expose files of this machine.
         if path.is_file()
         and not path.is_symlink()
         and path.name != MANIFEST
@@ -113,7 +115,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _manifest(path: Path) -> dict[str, Mapping[str, Any]]:
-    """The hosts of a collection by their names; none where there is no manifest."""
+    """Return the hosts of a collection by name; empty if there is no manifest."""
     if not path.is_file() or path.is_symlink():
         return {}
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: parses, calls, and turns errors into one message and a status."""
+"""Command-line entry point: parses arguments, runs a subcommand, and turns errors into a message and an exit status."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ COMMANDS = {
     "lab": "a rack in a box: real nodes in containers on this machine",
     "demo": "lab up, site.yml on it, and the completion it served",
 }
-"""Subcommands with what `--help` says of each, in its order. It is told here so that none is imported for it."""
+"""Subcommands and their `--help` text, in display order. Kept here so that `--help` imports none of them."""
 
 _HOME = dict.fromkeys(("lab", "demo"), "firstlight_lab.command")
-"""Subcommands that are not in the module of their own name in `firstlight.commands`."""
+"""Subcommands that do not live in the module of the same name in `firstlight.commands`."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains as every other part of the command does."""
+    """Reports usage errors in the same way as the rest of the command."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, self.format_usage())
 
 
 class _Version(argparse.Action):
-    """Prints what a report of a fault needs. Looked up when asked for, from the packages' own records."""
+    """Prints what a bug report needs. Versions are looked up on demand, from the packages' own metadata."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version  # noqa: PLC0415 - `--help` does not wait for it
@@ -68,7 +68,7 @@ class _Version(argparse.Action):
 
 
 def build_parser(*names: str) -> argparse.ArgumentParser:
-    """A parser that knows these subcommands whole; without any it lists all of them and imports none."""
+    """Build a parser with the named subcommands in full; without names, list all of them and import none."""
     parser = _Parser(prog="firstlight", description="From bare GPU hosts to the first token.")
     parser.add_argument(
         "--version", nargs=0, action=_Version, help="show the versions of the command, Ansible and Python"
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing may be written to it when the interpreter ends either.
+        # The reader of our output has closed the pipe; avoid another write to it when the interpreter exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     return status
@@ -126,8 +126,8 @@ def _run(words: list[str]) -> int:
         return int(end.code or DONE)
     if "run" not in arguments:
         parser.error("the first word is no command: write firstlight COMMAND, then its options")
-    os.umask(0o022)  # files for the nodes keep the modes a node expects, whatever the user's own habit
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended is interrupted: clean up on the way out
+    os.umask(0o022)  # files for the nodes need the modes that a node expects, whatever the user's umask
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # treat SIGTERM as an interrupt, so that cleanup runs
     from .options import asked_secrets  # noqa: PLC0415 - `--help` does not wait for it
 
     with asked_secrets(arguments):
@@ -136,7 +136,7 @@ def _run(words: list[str]) -> int:
 
 
 def _complain(words: Sequence[str], message: str, status: int, usage: str = "") -> int:
-    """Say what went wrong: to a person, or to a program that asked for JSON."""
+    """Print the error, as JSON if `--json` was given, and return the status."""
     if "--json" in words[: words.index("--") if "--" in words else None]:
         print(json.dumps({"error": {"message": message, "status": status}}, indent=2))
         return status

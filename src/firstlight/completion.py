@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion for shells: static scripts, which cost nothing while a person types.
+"""Static shell completion scripts, which run nothing while a person types.
 
-They are made from `completion.json`, which holds every command with its options, so that no command is imported for
-them either. `python -m firstlight.completion` writes that file anew; a test compares it with the parsers.
+They are generated from `completion.json`, which lists every command with its options, so that generating them imports
+no command either. `python -m firstlight.completion` regenerates that file; a test compares it with the parsers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FILE = Path(__file__).with_suffix(".json")
 Tree = dict[str, dict[str, Any]]
 """Path of a command, such as "lab up" -> {"words": {word: help}, "options": {"-i, --inventory": [help, values]}}.
 
-`values` are the choices of an option, empty where it takes anything, and None where it takes nothing.
+`values` are the choices of an option, empty if it takes any value, and None if it takes none.
 """
 
 
 def tree(parser: argparse.ArgumentParser, path: str = "", texts: dict[str, str] | None = None) -> Tree:
-    """Everything that can be completed, from the parsers themselves. `texts` are of subcommands without a help."""
+    """Collect everything that can be completed from the parsers. `texts` are fallbacks for missing help texts."""
     words: dict[str, str] = {}
     options: dict[str, list[Any]] = {}
     below: Tree = {}
@@ -44,18 +44,18 @@ def tree(parser: argparse.ArgumentParser, path: str = "", texts: dict[str, str] 
 
 
 def _short(text: str) -> str:
-    """A help without what it says of defaults, which are another's on another machine."""
+    """Shorten a help text and drop the part about defaults, which differ between machines."""
     return textwrap.shorten(re.sub(r" *\(default.*", "", text), 80, placeholder=" ...")
 
 
 def script(shell: str) -> str:
-    """The script for a shell."""
+    """Return the completion script for a shell."""
     known: Tree = json.loads(FILE.read_text(encoding="utf-8"))
     return "\n".join(SHELLS[shell](known)) + "\n"
 
 
 def _values(known: Tree) -> tuple[dict[str, list[str]], list[str]]:
-    """Options that take one of a few values, and those that take anything, each with its command before it."""
+    """Return options with a fixed set of values, and options with any value, each prefixed with its command."""
     listed: dict[str, list[str]] = {}
     free: list[str] = []
     for path, one in known.items():
@@ -123,7 +123,7 @@ def _zsh(known: Tree) -> Iterator[str]:
     yield "    esac"
     yield "    _describe firstlight found || _files"
     yield "}"
-    # Read by `source` it registers itself; found in fpath it is the function.
+    # When sourced, the script registers itself; when autoloaded from fpath, it is the function body.
     yield 'if [[ "$funcstack[1]" == _firstlight ]]; then _firstlight "$@"; else compdef _firstlight firstlight; fi'
 
 
@@ -148,7 +148,7 @@ def _fish(known: Tree) -> Iterator[str]:
 
 
 def _fished(text: str) -> str:
-    """In quotes as fish reads them: within single ones only these two are special."""
+    """Quote text for fish: within single quotes only these two characters are special."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -157,8 +157,8 @@ SHELLS: dict[str, Callable[[Tree], Iterator[str]]] = {"bash": _bash, "zsh": _zsh
 
 
 def current() -> Tree:
-    """The tree of the parsers as they are now."""
-    from .cli import COMMANDS, build_parser  # noqa: PLC0415 - every command is imported, which a script does not need
+    """Return the tree of the current parsers."""
+    from .cli import COMMANDS, build_parser  # noqa: PLC0415 - imports every command; a script needs none
 
     return tree(build_parser(*COMMANDS), texts=COMMANDS)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's settings: those of the checkout hold wherever the command is called from, unless there are others.
+"""Ansible's settings: those of the checkout apply wherever the command is called from, unless others are present.
 
-Nothing of Ansible is imported here: it reads its settings once, when it is.
+Nothing of Ansible is imported here, because it reads its settings only once, at import time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def environment() -> dict[str, str]:
-    """The environment of Ansible, in a process of its own or in this one."""
+    """Return the environment for Ansible, whether in a subprocess or in this process."""
     configuration = CHECKOUT / "ansible.cfg"
     if not configuration.is_file() or Path("ansible.cfg").exists():
         return dict(os.environ)
@@ -21,5 +21,5 @@ def environment() -> dict[str, str]:
 
 
 def use_own_settings() -> None:
-    """For Ansible in this process."""
+    """Apply the settings to Ansible in this process."""
     os.environ.update(environment())

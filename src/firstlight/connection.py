@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One host, reached as a playbook would: by Ansible's own connection and become plugins, without a playbook.
+"""Reach one host as a playbook would, through Ansible's own connection and become plugins, but without a playbook.
 
-So every `ansible_*` variable, `ansible.cfg`, the operator's ssh_config, jump hosts and known_hosts mean here what they
-mean there, and a host that does not answer is told in the same words. A connection that Ansible left open is used.
+This way every `ansible_*` variable, `ansible.cfg`, the operator's ssh_config, jump hosts and known_hosts keep their
+usual meaning, and an unreachable host produces the usual message. A connection that Ansible left open is reused.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .errors import UsageError
 from .remote_program import OTHER_PYTHON, command, message
 
 ANSWER_SECONDS = 300
-"""Until a host that takes the connection and does nothing is given up; `firstlight_answer_timeout` is another time."""
+"""Timeout for a host that accepts the connection but does not answer; `firstlight_answer_timeout` overrides it."""
 DEFAULT_PYTHON = "/usr/bin/python3"
 KINDS = ("ssh", "smart", "local")
-"""Connections that take a program through standard input."""
+"""Connection plugins that can pass a program through standard input."""
 
 
 def is_true(host: Source, name: str) -> bool:
-    """Whether a variable of the host is set and true, in any of Ansible's words for it."""
+    """Return whether a host variable is set and true, in any spelling that Ansible accepts."""
     return name in host.names and bool(boolean(host.value(name), strict=False))
 
 
 class Connection:
-    """A host that may be asked. Nothing is sent before it is."""
+    """A connection to a host, opened on the first request."""
 
     def __init__(self, source: Source, become_password: str | None = None) -> None:
         self.host = source.name
@@ -63,7 +63,7 @@ class Connection:
         return self._source.value(name) if name in self._source.names else None
 
     def _options(self, kind: str, plugin: Any) -> dict[str, Any]:
-        """The variables of the host that a plugin goes by."""
+        """Return the host's variables that configure a plugin."""
         known = constants.config.get_plugin_vars(kind, plugin._load_name)
         return {name: self._source.value(name) for name in known if name in self._source.names}
 
@@ -81,7 +81,7 @@ class Connection:
             self._plugin.set_become_plugin(plugin)
 
     def ask(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of a function of the collection on the host, as `answer`; else `problem`, and why."""
+        """Call a function of the collection on the host. Returns `answer`, or `problem` with the reason."""
         found = self._ask(function, arguments, source=False)
         if found.get("problem") == OTHER_PYTHON:
             found = self._ask(function, arguments, source=True)
@@ -92,7 +92,7 @@ class Connection:
         plugin = self._plugin
         if plugin.become:
             words = plugin.become.build_become_command(words, plugin._shell)
-        words = plugin._shell.append_command(words, "sleep 0")  # as Ansible does: ssh may drop the end of an answer
+        words = plugin._shell.append_command(words, "sleep 0")  # as Ansible does: ssh may drop the end of the output
         try:
             status, out, err = plugin.exec_command(words, in_data=message(function, arguments, source=source))
         except AnsibleConnectionFailure as error:
@@ -103,7 +103,7 @@ class Connection:
 
 
 def read_answer(status: int, out: bytes, err: bytes) -> dict[str, Any]:
-    """The program's answer is its last line; where there is none, what the host said instead."""
+    """Parse the program's answer from the last line of output, or return a problem with what the host printed."""
     lines = out.decode("utf-8", "replace").splitlines()
     try:
         found = json.loads(lines[-1])
@@ -116,5 +116,5 @@ def read_answer(status: int, out: bytes, err: bytes) -> dict[str, Any]:
 
 
 def read_become_password(files: list[str]) -> str | None:
-    """What -K asked for, out of the file that it is handed over in."""
+    """Read the password entered for -K from the file used to pass it on."""
     return Path(files[-1]).read_text(encoding="utf-8").rstrip("\n") if files else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where people read: a terminal of any width, a pipe, any encoding."""
+"""Terminal output for people: any terminal width, a pipe, any encoding."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 NARROWEST = 30
-"""Columns below which nothing readable is left; a terminal that says less is not believed."""
+"""The smallest usable width in columns; a terminal that reports less is not believed."""
 
 
 class _Console(Console):
-    """Leaves a reader that goes away to the command, which exits 0 then; rich itself would exit 1."""
+    """Passes a broken pipe on to the command, which then exits 0; rich itself would exit 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def open_console() -> Console:
-    """Lines are wrapped at the width of a terminal and stay whole in a pipe; what cannot be encoded is written out."""
+    """Open a console that wraps lines on a terminal but not in a pipe, and escapes what cannot be encoded."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     size = shutil.get_terminal_size()
@@ -33,7 +33,7 @@ def open_console() -> Console:
 
 
 def encodable(marks: str) -> bool:
-    """Whether the output can carry these marks."""
+    """Return whether the output encoding supports these characters."""
     try:
         marks.encode(sys.stdout.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -42,12 +42,12 @@ def encodable(marks: str) -> bool:
 
 
 def safe(text: str) -> str:
-    """The text without what a terminal would act on; such characters are written out."""
+    """Escape characters on which a terminal would act."""
     return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
 
 
 def print_rows(console: Console, rows: Iterable[tuple[str, str]], *, style: str = "", gap: int = 1) -> None:
-    """Labels beside values: on a terminal the values wrap in a column of their own, in a pipe each row is a line."""
+    """Print labels beside values: on a terminal values wrap in their own column; in a pipe each row is one line."""
     listed = [(safe(label), safe(value)) for label, value in rows]
     if not listed:
         return

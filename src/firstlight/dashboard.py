@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard of Grafana, made from the rows of panels with Grafana's own typed builders."""
+"""The Grafana dashboard, built from the rows of panels with Grafana's own typed builders."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from grafana_foundation_sdk.models import common, dashboard
 UID = "firstlight"
 HEIGHT = 8
 SPAN = 8
-"""A third of the width, which is 24."""
+"""A third of the width, which is 24 grid units."""
 
 Drawn = stat.Panel | statetimeline.Panel | timeseries.Panel
 
 
 def dashboard_json(targets: Mapping[str, float] | None = None) -> str:
-    """The dashboard as Grafana imports it, with a line for each target. Its data source is chosen in Grafana."""
+    """Return the dashboard as JSON for import into Grafana, with a line per target. Its data source is chosen in
+    Grafana.
+    """
     builder = (
         builders.Dashboard("Firstlight")
         .uid(UID)
@@ -60,7 +62,7 @@ def _variable(name: str, label: str, query: str) -> builders.QueryVariable:
 
 
 def _line(value: float, *, least: bool) -> builders.ThresholdsConfig:
-    """What is on the wrong side of the line is red."""
+    """Thresholds that colour values beyond the limit red."""
     below, above = ("red", "green") if least else ("green", "red")
     steps = [dashboard.Threshold(value=None, color=below), dashboard.Threshold(value=value, color=above)]
     return builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)

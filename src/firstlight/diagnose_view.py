@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `firstlight diagnose` tells a person: what is wrong first, and what to do about it."""
+"""Terminal output of `firstlight diagnose`: failures first, with their remedies."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rich.text import Text
 from .console import open_console, print_rows, safe
 
 WORDS = {FAIL: "fail", COULD_NOT_CHECK: "could not check", PASS: "pass", NOT_APPLICABLE: "not applicable"}
-"""The verdicts in the order in which they are shown."""
+"""The verdicts in display order."""
 UNREAD = ("kind", "capture")
-"""Checks that speak of a file and of nothing on a host."""
+"""Checks about an input file rather than about a host."""
 STYLES = {FAIL: "bold red", COULD_NOT_CHECK: "bold yellow", PASS: "green", NOT_APPLICABLE: "dim"}
 
 
 def show(document: Mapping[str, Any]) -> None:
-    """Print it: of every host the checks, one an id, and the topology; then how many there are of each verdict."""
+    """Print checks (merged by id) and topology of every host, then the number of checks per verdict."""
     console = open_console()
-    # Several files that could not be read are several things to do.
+    # Each unreadable file needs its own action, so these are not merged.
     unread = [check for check in document["checks"] if check["id"] in UNREAD]
     checks = [*merged(check for check in document["checks"] if check["id"] not in UNREAD), *unread]
     hosts = {check["source"]: check["host"] for check in document["checks"]}
@@ -64,7 +64,7 @@ def _print_checks(console: Console, checks: Sequence[Check]) -> None:
 
 
 def sentence(check: Check) -> str:
-    """What was observed, beside what was expected where they differ."""
+    """Describe what was observed, and what was expected if the check did not pass."""
     observed = _said(check["observed"])
     if check["verdict"] in (PASS, NOT_APPLICABLE):
         return observed
@@ -72,7 +72,7 @@ def sentence(check: Check) -> str:
 
 
 def advice(check: Check) -> list[str]:
-    """What to do, the command that does it, and where the fault was seen."""
+    """Return the remedy, the command that applies it, and the source of the finding."""
     if check["verdict"] in (PASS, NOT_APPLICABLE):
         return []
     remedy = str(check["remedy"])
@@ -89,7 +89,7 @@ def _said(value: Any) -> str:
 
 
 def summary(document: Mapping[str, Any], checks: Sequence[Check]) -> str:
-    """The last line: what it was evaluated by, and how many checks there are of each verdict."""
+    """The last line: the profile used, and the number of checks per verdict."""
     counts = {verdict: sum(1 for check in checks if check["verdict"] == verdict) for verdict in WORDS}
     told = ", ".join(f"{count} {WORDS[verdict]}" for verdict, count in counts.items() if count)
     return f"evaluated as {document['hardware']}: {told or 'nothing to check'}."

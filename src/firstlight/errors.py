@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command exits with, and what it stops with: one message with what was found, expected, and what to do."""
+"""Exit statuses and exceptions of the commands. A message says what was found, what was expected, and what to do."""
 
 from __future__ import annotations
 
 DONE = 0
-"""Done, and everything is right."""
+"""Done, and everything is as expected."""
 FAILED = 1
-"""Something failed or is wrong: a check, a host, a server, the network."""
+"""Something failed or has a fault: a check, a host, a server, the network."""
 REFUSED = 2
 """Nothing was done: options, a file or an inventory cannot be used, the plan is refused, the model does not fit."""
 OPEN = 3
-"""Nothing is known to be wrong, but something was left open: a host or a check that could not be asked."""
+"""No fault is known, but a host or a check could not be queried."""
 INTERRUPTED = 130
-"""Ctrl-C or SIGTERM, as shells have it."""
+"""Interrupted by Ctrl-C or SIGTERM, following the shell convention."""
 
 
 class FirstlightError(Exception):
-    """Shown to the operator as it is, without a traceback."""
+    """An error whose message is shown to the operator as it is, without a traceback."""
 
     status = FAILED
 
 
 class UsageError(FirstlightError):
-    """What was given cannot be used as it is. `usage` is how the command is called, where that is the matter."""
+    """Invalid input. `usage` is the usage line of the command, if the arguments are the problem."""
 
     status = REFUSED
 

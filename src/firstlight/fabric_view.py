@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `firstlight fabric read` tells a person: one row a port, and one line for everything that is not right."""
+"""Terminal output of `firstlight fabric read`: one row per port, and one line per finding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNTOLD = "-"
 
 
 def row_cells(row: Mapping[str, Any]) -> dict[str, str]:
-    """A port's cells by the table's headings; a dash where the capture tells nothing."""
+    """Return a port's cells by column heading; a dash marks a value missing from the capture."""
     rdma = row["active_mtu"]
     return {
         "host": row["host"] or UNTOLD,
@@ -34,7 +34,7 @@ def row_cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _state_word(row: Mapping[str, Any]) -> str:
-    """State and what is behind it; an active port's link is up, which needs no word."""
+    """Return logical and physical state; for an active port, the redundant LINK_UP is omitted."""
     words = [word for word in (row["state"], row["phys_state"]) if word and (word != "LINK_UP" or not row["state"])]
     if words:
         return "/".join(words)
@@ -42,7 +42,7 @@ def _state_word(row: Mapping[str, Any]) -> str:
 
 
 def show(document: Mapping[str, Any]) -> None:
-    """Print it. Columns that no port has a value for are left out."""
+    """Print ports, findings and summary. Columns without any value are omitted."""
     console = open_console()
     _print_ports(console, document["ports"])
     for finding in document["findings"]:
@@ -65,20 +65,20 @@ def _print_ports(console: Console, ports: Sequence[Mapping[str, Any]]) -> None:
             text = "  ".join(cell.ljust(wide) for cell, wide in zip(line, widths, strict=True))
             console.print(Text(text.rstrip(), style))
         return
-    # Too narrow for columns: a port and its values, so that no name is cut.
+    # Too narrow for columns: list each port with its values, so that no name is cut.
     for line, style in zip(listed[1:], styles[1:], strict=True):
         told = [f"{name} {cell}" for name, cell in zip(headings, line, strict=True) if cell != UNTOLD]
         console.print(Text(", ".join(told), style))
 
 
 def sentence(finding: Mapping[str, Any]) -> str:
-    """What was found and expected, and after it what to do."""
+    """Return the finding followed by its remedy."""
     remedy = str(finding["remedy"])
     return f"{finding['found']}. {remedy[0].upper()}{remedy[1:]}." if remedy else f"{finding['found']}."
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """The last line: what it was evaluated by, and the verdict."""
+    """The last line: the profile used, and the verdict."""
     wrong = sum(1 for one in document["findings"] if one["level"] == WRONG)
     ports = len(document["ports"])
     against = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `firstlight fit` tells a person: a bar of a GPU's memory, and what it means."""
+"""Terminal output of `firstlight fit`: a bar of a GPU's memory, and an explanation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .memory_view import gib, print_memory
 def sentences(
     document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, variants: Sequence[str]
 ) -> list[str]:
-    """Whether it fits, by how much, and what would make it fit."""
+    """Describe whether the model fits, by how much, and what would make it fit."""
     memory = document["memory"]
     where = f"{gpus} GPU{'' if gpus == 1 else 's'} of {hardware}"
     cut = f"tensor parallel {document['tensor_parallel']}"
@@ -41,7 +41,7 @@ def sentences(
 
 
 def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, variants: Sequence[str]) -> None:
-    """Print it; without colours and with lines as long as they are where it is not a terminal."""
+    """Print the result; on anything but a terminal, without colours and without wrapping."""
     console = open_console()
     model, hardware = safe(model), safe(hardware)
     memory = document["memory"]
@@ -61,7 +61,7 @@ def show(document: Mapping[str, Any], *, model: str, hardware: str, gpus: int, v
 
 
 def show_findings(console: Console, document: Mapping[str, Any]) -> None:
-    """Notes, and what is refused."""
+    """Print the notes and the errors."""
     for note in document["notes"]:
         console.print(Text(f"note: {safe(note)}"))
     for error in document["errors"]:

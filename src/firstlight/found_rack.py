@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of nodes that `firstlight discover` wrote, as a rack file: every node at its position and address. Pure."""
+"""Render the nodes found by `firstlight discover` as a rack file with positions and addresses. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from firstlight.errors import UsageError
 from firstlight.ssh.targets import Target
 
 FIRST_PLACE = 10
-"""The first node's address in a rail; those below it are for switches and gateways."""
+"""Offset of the first node's address in a rail; lower ones are for switches and gateways."""
 LEAST_ROOM = 32
-"""Places in the rails for a rack that may grow."""
+"""Minimum number of addresses reserved in each rail, so that the rack can grow."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A node with the position that decides its name and addresses."""
+    """A node with its position, which determines its name and addresses."""
 
     position: int
     address: str
@@ -31,7 +31,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class FoundRack:
-    """Nodes of one kind in the order of their positions."""
+    """Nodes of one kind, ordered by position."""
 
     prefix: str
     hardware: str
@@ -45,7 +45,7 @@ class FoundRack:
 def found_rack(
     targets: Sequence[Target], *, kind: str, hardware: str, count: int, catalog: Collection[str]
 ) -> FoundRack:
-    """The rack that these nodes are, where this kind is for them. Raises UsageError with all that is wrong."""
+    """Build the rack from these nodes, if they match the kind. Raises UsageError listing all problems."""
     faults = [*_hardware_faults(targets, kind, hardware, catalog)]
     if len(targets) != count:
         faults.append(
@@ -74,7 +74,7 @@ def found_rack(
 
 
 def _hardware_faults(targets: Sequence[Target], kind: str, hardware: str, catalog: Collection[str]) -> Sequence[str]:
-    """A machine without a driver does not tell what it is; then the kind does."""
+    """Check that all known hardware matches the kind; a machine without a driver is assumed to match."""
     by_hardware: dict[str, list[str]] = {}
     for target in targets:
         if target.hardware is not None:
@@ -96,7 +96,7 @@ def _hardware_faults(targets: Sequence[Target], kind: str, hardware: str, catalo
 
 
 def _prefixes(targets: Sequence[Target]) -> tuple[list[str], list[str]]:
-    """What the names begin with, and those that do not end with their position."""
+    """Return the name prefixes, and the names that do not end with their position."""
     prefixes: dict[str, None] = {}
     unplaced = []
     for target in targets:
@@ -109,7 +109,7 @@ def _prefixes(targets: Sequence[Target]) -> tuple[list[str], list[str]]:
 
 
 def rack_text(rack: FoundRack) -> str:
-    """The rack file. Raises UsageError with what its reader refuses, as a serial that two nodes have."""
+    """Render the rack file. Raises UsageError for what its reader rejects, such as a duplicate serial."""
     single = len(rack.nodes) == 1
     lines = [
         "---",
@@ -145,7 +145,7 @@ def _names(rack: FoundRack) -> str:
 
 
 def _who(rack: FoundRack) -> list[str]:
-    """The positions with a node, and the serials that are known."""
+    """Render the occupied positions and the known serials."""
     serials = {one.position: one.serial for one in rack.nodes if one.serial is not None}
     listed = [f"      {position}: {json.dumps(serial)}" for position, serial in serials.items()]
     lines = []
@@ -160,7 +160,7 @@ def _who(rack: FoundRack) -> list[str]:
 
 
 def _where(rack: FoundRack) -> list[str]:
-    """The addresses: a range where they follow the positions, else one by one."""
+    """Render the addresses: a range if they follow the positions, otherwise one by one."""
     numbers = {one.position: int(ipaddress.IPv4Address(one.address)) for one in rack.nodes}
     before = {number - position for position, number in numbers.items()}
     if len(before) == 1 and min(before) >= 0:
@@ -186,7 +186,7 @@ def _places(rack: FoundRack) -> list[str]:
 
 
 def login_text(user: str, key: str | None) -> str:
-    """What Ansible needs to log in after `firstlight bootstrap`, and nothing more."""
+    """Render only the settings that Ansible needs to log in after `firstlight bootstrap`."""
     lines = [
         "# The account that `firstlight bootstrap` prepared, with sudo, and the host keys that it pinned.",
         f"ansible_user: {user}",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading an inventory the way Ansible does, without contacting a host.
+"""Read an inventory as Ansible does, without contacting a host.
 
-The one place of the command that uses Ansible's own code: precedence of variables, group_vars, templates and vaults are
-Ansible's to decide, so that `firstlight plan` and `site.yml` see the same intent.
+This is the only module of the command that uses Ansible's own code: precedence of variables, group_vars, templates and
+vaults are left to Ansible, so that `firstlight plan` and `site.yml` see the same intent.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 
-# Ansible imports collections through a finder of its own, which has to be there before the first of them. Once it is,
-# the first import of any other module of Ansible has it read the routing of all its plugins, which takes a tenth of a
-# second: what reading an inventory imports comes before it.
+# Ansible imports collections through its own finder, which must be installed before the first such import. Once it is
+# installed, the first import of any other Ansible module makes it read the routing of all its plugins, which takes a
+# tenth of a second; so modules needed for reading an inventory are imported first.
 if AnsibleCollectionConfig.collection_finder is None:
     for module in ("doc_fragments", "inventory.ini", "inventory.script", "vars.host_group_vars"):
         import_module(f"ansible.plugins.{module}")
@@ -62,16 +62,16 @@ _NOTHING_TOLD = ("no root 'plugin' key", "Failed to parse inventory: Invalid hos
 
 
 class Inventory(NamedTuple):
-    """What an inventory has: the hosts of the group that was asked for, and all its groups with their hosts."""
+    """The contents of an inventory: the hosts of the requested group, and all groups with their hosts."""
 
     hosts: list[Source]
     groups: dict[str, list[str]]
     limited: list[str]
-    """The hosts of the group that a limit leaves, all without one."""
+    """The group's hosts that match the limit; all without a limit."""
 
 
 class InventoryError(Exception):
-    """An inventory that cannot be read: what was found, the rule and what to do, once or several times."""
+    """The inventory cannot be read; each error has a finding, a rule and a remedy."""
 
     def __init__(self, errors: Sequence[PlanError]) -> None:
         first = errors[0]
@@ -81,7 +81,7 @@ class InventoryError(Exception):
 
     @classmethod
     def of(cls, identifier: str, found: str, rule: str, remedy: str) -> InventoryError:
-        """The exception for one error."""
+        """Create the exception for a single error."""
         return cls([{"id": identifier, "found": found, "rule": rule, "remedy": remedy}])
 
 
@@ -92,10 +92,9 @@ def plan_inventory(
     vault_password_files: Sequence[str] = (),
     asked: Asked | None = None,
 ) -> ClusterPlan:
-    """The plan of an inventory, which is refused like any where it cannot be read.
+    """Return the plan of an inventory; an unreadable inventory results in a refused plan.
 
-    `asked` stands in place of what the inventory says; without it what -e plan_stack, plan_model and plan_serving ask
-    for does.
+    `asked` overrides the inventory; without it, -e plan_stack, plan_model and plan_serving do.
     """
     try:
         with _sources(sources, "cluster", extra_vars, vault_password_files) as read:
@@ -116,7 +115,7 @@ def read_cluster(
     vault_password_files: Sequence[str] = (),
     limit: str | None = None,
 ) -> Iterator[tuple[ClusterPlan, list[Source]]]:
-    """The plan of all hosts, and the hosts of the limit, whose variables can be read as long as this is open.
+    """Yield the plan of all hosts and the limited hosts, whose variables can be read while the context is open.
 
     Raises InventoryError.
     """
@@ -133,7 +132,7 @@ def read_inventory(
     extra_vars: Sequence[str] = (),
     vault_password_files: Sequence[str] = (),
 ) -> list[HostIntent]:
-    """Every host of the group, in the order of the inventory. Raises InventoryError."""
+    """Return every host of the group in inventory order. Raises InventoryError."""
     errors = PlanErrors()
     with _sources(sources, group, extra_vars, vault_password_files) as found:
         hosts = read_hosts(found.hosts, roles, errors)
@@ -150,13 +149,13 @@ def _sources(
     vault_password_files: Sequence[str],
     limit: str | None = None,
 ) -> Iterator[Inventory]:
-    """The hosts as Ansible knows them, while standard output is for the plan. Raises InventoryError."""
+    """Yield the hosts as Ansible sees them, with its output redirected to stderr. Raises InventoryError."""
     rule = "an inventory is a file or directory that ansible-inventory can read"
     look = f"look at what `ansible-inventory -i {' -i '.join(sources)} --list` says"
     missing = [source for source in sources if "," not in source and not Path(source).exists()]
     if missing:
         raise InventoryError.of("inventory.unreadable", f"inventory {', '.join(missing)} does not exist", rule, look)
-    # Standard output is for the plan, whatever ansible.cfg has Ansible say.
+    # Standard output is reserved for the plan, whatever ansible.cfg makes Ansible print.
     with contextlib.redirect_stdout(sys.stderr), _strictly() as skipped, _failures() as failures:
         try:
             read = _read(sources, group, extra_vars, vault_password_files, limit)
@@ -182,7 +181,7 @@ def _sources(
 
 
 def _encrypted(sources: Sequence[str]) -> list[Path]:
-    """The files of an inventory that are encrypted as a whole; Ansible does not say which one it could not open."""
+    """Return the inventory files that are encrypted as a whole; Ansible does not say which one it could not decrypt."""
     found: list[Path] = []
     for path in (Path(source) for source in sources if "," not in source):
         roots = [path] if path.is_dir() else [path, path.parent / "group_vars", path.parent / "host_vars"]
@@ -194,7 +193,7 @@ def _encrypted(sources: Sequence[str]) -> list[Path]:
 
 
 def _not_utf8(sources: Sequence[str]) -> str | None:
-    """File and line with a byte that is no text; Ansible names neither."""
+    """Return file and line of the first invalid UTF-8 byte; Ansible reports neither."""
     for source in (Path(source) for source in sources if "," not in source):
         near = [source, *source.rglob("*")] if source.is_dir() else [source]
         beside = source if source.is_dir() else source.parent
@@ -212,7 +211,7 @@ def _not_utf8(sources: Sequence[str]) -> str | None:
 
 @contextlib.contextmanager
 def _strictly() -> Iterator[list[str]]:
-    """What Ansible only warns of: keys that it skips. That a key is there twice, the plan says itself."""
+    """Collect warnings about keys that Ansible skips. Duplicate-key warnings are dropped, as the plan reports those."""
     found: list[str] = []
     own = vars(Display())
 
@@ -231,7 +230,7 @@ def _strictly() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _failures() -> Iterator[list[BaseException]]:
-    """What each kind of inventory could not read of a file, which Ansible would print, a page for each."""
+    """Collect the parse failures of all inventory plugins, for each of which Ansible would print a page."""
     found: list[BaseException] = []
     own = vars(Display())
 
@@ -243,24 +242,24 @@ def _failures() -> Iterator[list[BaseException]]:
 
 
 def _rack_errors(error: BaseException) -> list[PlanError]:
-    """What a rack file was refused for, where that is the cause."""
+    """Return the errors of a rack file, if they are the cause."""
     return next((one.errors for one in causes(error) if isinstance(one, RackError)), [])
 
 
 def _reason(error: AnsibleError, failures: Sequence[BaseException]) -> str:
-    """One sentence, with file and line where they are known."""
+    """Explain the error in one sentence, with file and line where known."""
     placed = [(place, one) for one in (*failures, error) if (place := _place(one)) is not None]
     if placed:
         place, cause = placed[0]
         return f"{place} cannot be read: {short_reason(cause)}"
-    # Of a file without a telling line, the last kind of inventory that was tried is the one for any text; what it says
-    # of YAML, and what kinds say that the file is not for, tell nothing.
+    # Without a file and line, the most useful failure is the last one, from the inventory plugin that accepts any text;
+    # failures that merely mean that the file is YAML or meant for another plugin are skipped.
     telling = [one for one in failures if not str(one).startswith(_NOTHING_TOLD)] or failures
     return f"{short_reason(error)}: {short_reason(telling[-1])}" if telling else short_reason(error)
 
 
 def _place(error: BaseException) -> str | None:
-    """File and line that Ansible has noted with an error or its cause."""
+    """Return the file and line that Ansible attached to an error or its cause."""
     for one in causes(error):
         origin = getattr(one, "obj", None)
         path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
@@ -270,7 +269,7 @@ def _place(error: BaseException) -> str | None:
 
 
 def _check_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
-    """Read each by itself, to say which one it is. None is repeated: it may hold a secret."""
+    """Parse each extra variable separately, to report which one is invalid. Values may be secrets and are not shown."""
     for number, one in enumerate(extra_vars, start=1):
         try:
             _load_extra_vars([one], loader)
@@ -296,7 +295,7 @@ def _check_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
 
 def _load_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
     context.CLIARGS = ImmutableDict(extra_vars=tuple(extra_vars))
-    vars(load_extra_vars).pop("extra_vars", None)  # Ansible keeps what an earlier call in this process read
+    vars(load_extra_vars).pop("extra_vars", None)  # Ansible caches what an earlier call in this process read
     load_extra_vars(loader)
 
 
@@ -323,7 +322,7 @@ def _read(
 
 
 def _vault_secrets(loader: DataLoader, vault_files: Sequence[str]) -> list[Any]:
-    fresh = VaultSecretsContext.current(optional=True) is None  # it can be set once in a process
+    fresh = VaultSecretsContext.current(optional=True) is None  # it can be initialised only once per process
     identities, default = map(
         constants.config.get_config_value, ("DEFAULT_VAULT_IDENTITY_LIST", "DEFAULT_VAULT_PASSWORD_FILE")
     )
@@ -331,7 +330,7 @@ def _vault_secrets(loader: DataLoader, vault_files: Sequence[str]) -> list[Any]:
         if fresh:
             VaultSecretsContext.initialize(VaultSecretsContext([]))
         return []
-    from ansible.cli import CLI  # noqa: PLC0415 - it brings SSH keys and all options: only for those who have a vault
+    from ansible.cli import CLI  # noqa: PLC0415 - imports SSH keys and all options: only needed with a vault
 
     found: list[Any] = CLI.setup_vault_secrets(
         loader, list(identities), list(vault_files), auto_prompt=False, initialize_context=fresh

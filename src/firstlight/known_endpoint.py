@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the endpoint of a planned cluster is asked: from its plan, and from what the controller keeps."""
+"""Find out how to query a planned cluster's endpoint, from its plan and the controller's files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firstlight.errors import UsageError
 
 
 def find_help(plan: ClusterPlan, arguments: argparse.Namespace) -> ClientHelp:
-    """How the cluster of these arguments is asked; raises UsageError."""
+    """Return the endpoint's client settings for these arguments. Raises UsageError."""
     head = plan.cluster.get("head")
     if plan.errors or not head:
         raise UsageError("the plan of this inventory is refused: see `firstlight plan` with the same options")
@@ -30,6 +30,6 @@ def find_help(plan: ClusterPlan, arguments: argparse.Namespace) -> ClientHelp:
 
 
 def show_how(help_: ClientHelp) -> None:
-    """What another client needs, without a secret in it."""
+    """Print what another client needs, without any secret."""
     for line in help_.lines():
         print(safe(line))

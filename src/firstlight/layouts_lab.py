@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight bench --layouts`: the same load on one layout of the GPUs after the other, and the former one back."""
+"""`firstlight bench --layouts`: measure the same load on several GPU layouts, then restore the original one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# First: it prepares Ansible's way to import collections.
+# First: it sets up Ansible's collection import hook.
 from .trials import Cluster, Kept, PlaybookTrial, new_run, one_point, read_cluster, shown, tell
 
 # isort: split
@@ -39,7 +39,9 @@ from .errors import DONE, OPEN, FirstlightError, UsageError
 
 
 def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
-    """Measure, put back, and show. `bench` is what playbooks/bench.yml is told of how to measure."""
+    """Measure the layouts, restore the original, and print the result. `bench` has extra variables for
+    playbooks/bench.yml.
+    """
     if len(arguments.workload) > 1 or len(arguments.streams) > 1 or arguments.rate:
         raise UsageError(
             "layouts are compared at one load, expected one --workload, one number of --streams, no --rate"
@@ -53,7 +55,7 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
     kept = Kept(cluster.name, DIRECTORY)
     document, given_up = _begun(arguments, cluster, kept, layouts)
     began = "layouts" in document
-    # Figures of a former run are not those of this one.
+    # Figures of an earlier run do not apply to this one.
     told = {**bench, "bench_resume": "auto" if began else "never"}
     trial = PlaybookTrial(arguments, cluster.serving, document["workload"], kept.answers(document), told)
     if arguments.check:
@@ -79,7 +81,7 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         began = True
         save(document)
         if given_up is not None:
-            # This run puts the former layout back at its end, too.
+            # This run also restores the original layout when it ends, so the abandoned run is marked as restored.
             kept.save(restored(given_up, document["started"]))
         document = run_trials({**document, "configuration": cluster.configuration}, trial, save, tell)
     except TrialError as error:
@@ -96,7 +98,7 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
 
 
 def _traced(directory: str, layouts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], dict[str, Any]]:
-    """What traces of the engine's profiler, in directories with the layouts' names, show of communication."""
+    """Return the communication shares in profiler traces, which are in directories named after the layouts."""
     if not directory:
         return {}
     places = {one: Path(directory) / layout_name(*one) for one in layouts}
@@ -113,7 +115,7 @@ def _traced(directory: str, layouts: Sequence[tuple[int, int]]) -> dict[tuple[in
 def _begun(
     arguments: argparse.Namespace, cluster: Cluster, kept: Kept, layouts: Sequence[tuple[int, int]]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """A new run, or one that was cut off and asked for the same; and one that was cut off and is given up for it."""
+    """Return a new run or an interrupted one with the same parameters, and any interrupted run that it replaces."""
     workload = one_point(
         cluster,
         (arguments.workload or [WORKLOAD])[0],
@@ -157,19 +159,19 @@ def _problem(trial: PlaybookTrial, change: Mapping[str, Any]) -> str:
 
 
 def _replicas(trial: PlaybookTrial, change: Mapping[str, Any]) -> int:
-    """How many servers the plan has with this layout; each of them has GPUs of its own."""
+    """Return the number of servers in the plan with this layout; each has its own GPUs."""
     return int(configuration_of(trial.planned(change).hosts)["replicas"])
 
 
 def _share(trial: PlaybookTrial, change: Mapping[str, Any], workload: Mapping[str, Any]) -> float | None:
-    """The part of a step that communication takes, by the estimate, which does not know pipelines."""
+    """Return the estimated share of communication in a step; None with pipelines, which the estimate does not cover."""
     if change["pipeline_parallel"] > 1:
         return None
     return expected(trial.planned(change).assessment.served, workload, streams=workload["streams"]).communication_share
 
 
 def _show(arguments: argparse.Namespace, document: Mapping[str, Any], cluster: Cluster) -> None:
-    """The figures with what they come to. The one place that asks for the analysis."""
+    """Print the figures and their analysis, which is computed only here."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench import scaling  # noqa: PLC0415 - only here
 
     analysis = scaling.analyse(document, _prices(arguments, cluster), load_envelopes(cluster.catalogs)[0])
@@ -182,7 +184,7 @@ def _show(arguments: argparse.Namespace, document: Mapping[str, Any], cluster: C
 
 
 def _prices(arguments: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
-    """What a GPU costs an hour: as told, as the inventory has it, or as the catalog knows."""
+    """Return the hourly price of a GPU from the option, the inventory or the catalog."""
     own = arguments.gpu_hour
     if own is None:
         own = cluster.plan.served.get("price_per_gpu_hour")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of many hosts for a person: when, where, who, what."""
+"""Terminal output of logs from many hosts: time, host, unit, text."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .console import open_console, safe
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_cyan", "bright_magenta", "bright_green")
 _WARNING = 4
-"""The least bad priority of the journal that is trouble."""
+"""The least severe journal priority that indicates trouble."""
 _FURTHER = "\n" + 24 * " "
-"""Before the further lines of an entry: nobody may take them for entries, perhaps of another host."""
+"""Indents the continuation lines of an entry, so that they cannot be mistaken for entries of another host."""
 
 
 def check_since(text: str) -> str:
-    """What journalctl is told: 15m is a quarter of an hour ago by each host's own clock, a moment is one in UTC."""
+    """Convert a time for journalctl: 15m is relative to each host's own clock, an absolute time is UTC."""
     if len(text) > 1 and text[:-1].isdecimal() and text[-1] in _UNITS:
         return f"{int(text[:-1])} {_UNITS[text[-1]]} ago"
     moment = parse_time(text)
@@ -34,7 +34,7 @@ def check_since(text: str) -> str:
 
 
 def unit_name(text: str) -> str:
-    """The whole name of a unit that is called ray, server-0 or firstlight-ray.service."""
+    """Return the full unit name for ray, server-0 or firstlight-ray.service."""
     name = text.removeprefix("firstlight-").removesuffix(".service")
     if not name or not name.replace("-", "").replace("*", "").isalnum():
         raise argparse.ArgumentTypeError(f"{text!r} is no unit: write ray, server, server-0, balancer or supervisor")
@@ -42,13 +42,13 @@ def unit_name(text: str) -> str:
 
 
 def moment(microseconds: int) -> str:
-    """A time as it is shown: UTC, to the millisecond."""
+    """Format a timestamp in UTC, to the millisecond."""
     found = datetime.datetime.fromtimestamp(microseconds / 1e6, tz=datetime.UTC)
     return found.strftime("%Y-%m-%d %H:%M:%S.") + f"{found.microsecond // 1000:03d}"
 
 
 class Printer:
-    """Shows one document after another; each host has a colour of its own, and is complained of once."""
+    """Prints successive documents; each host has its own colour, and an unchanged failure is reported once."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
@@ -57,7 +57,7 @@ class Printer:
         self._complained: dict[str, str] = {}
 
     def show(self, document: Mapping[str, Any]) -> None:
-        """Print its lines, and which hosts are silent."""
+        """Print the entries, and the hosts that did not answer."""
         for host, why in document["silent"].items():
             if self._complained.get(host) != why:
                 print(f"firstlight: {safe(str(host))}: {safe(str(why))}", file=sys.stderr)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `firstlight verify` and `firstlight up` begin with: the plan and the hosts that may be asked, and what they say.
+"""The common start of `firstlight verify` and `firstlight up`: plan, connections, and the state of the hosts.
 
-`firstlight.inventory` is imported before this: it prepares Ansible's own way to import collections.
+Import `firstlight.inventory` before this module: it sets up Ansible's collection import hook.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .verifying import Verified, complete, verify
 
 @dataclass(frozen=True)
 class Cluster:
-    """A plan that is not refused, and the hosts of the limit, in the order of the inventory."""
+    """An accepted plan, and the hosts within the limit, in inventory order."""
 
     plan: ClusterPlan
     hosts: Sequence[Source]
@@ -48,11 +48,11 @@ class Cluster:
         return list(next(iter(self.plan.hosts.values()))["desired"])
 
     def value(self, name: str) -> object:
-        """A variable that is the same for all hosts, or none."""
+        """Return a variable that is the same for all hosts, or None."""
         return next((host.value(name) for host in self.hosts if name in host.names), None)
 
     def is_set(self, name: str) -> bool:
-        """Whether a variable of any host holds something, be it a secret."""
+        """Return whether a variable is set and not empty on any host, even if it is a secret."""
         return any(name in host.names and host.value(name) not in (None, "", False) for host in self.hosts)
 
     def is_true(self, name: str) -> bool:
@@ -60,7 +60,7 @@ class Cluster:
 
 
 def read(arguments: argparse.Namespace) -> Cluster:
-    """Plan, and find out how each host is reached; none is contacted. Raises UsageError."""
+    """Make the plan and configure a connection per host, without contacting any. Raises UsageError."""
     try:
         with read_cluster(
             arguments.inventory,
@@ -79,7 +79,7 @@ def read(arguments: argparse.Namespace) -> Cluster:
 
 
 def reasons_to_run(cluster: Cluster) -> list[str]:
-    """Why site.yml has to run, in a line each; where it need not, what was seen has been said."""
+    """Return why site.yml has to run, one line per reason; if there is none, print what was checked."""
     plans = cluster.plan.hosts
     unseen = [reason for host in cluster.hosts for reason in beyond_a_look(plans[host.name], cluster.is_set)]
     if unseen:
@@ -105,7 +105,7 @@ def reasons_to_run(cluster: Cluster) -> list[str]:
 
 
 def told(found: Verified) -> Iterable[str]:
-    """For people, as the playbook tells it: many hosts that have the same to say are one line."""
+    """Yield lines for the terminal as the playbook prints them: with many hosts, identical lines are grouped."""
     width = min(max(map(len, found.records)), 24)
     if len(found.records) > MOST_HOSTS:
         gathered = Gathered()
@@ -118,6 +118,6 @@ def told(found: Verified) -> Iterable[str]:
 
 
 def show(found: Verified) -> None:
-    """On standard output; what a host said may hold anything."""
+    """Print the findings, with control characters escaped, as they contain text from the hosts."""
     for line in told(found):
         print(safe(line))

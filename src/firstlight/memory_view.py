@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a GPU as a bar: what takes how much of it."""
+"""The memory of a GPU as a bar chart of its parts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PARTS = (
 )
 MARKS = "░█▓▒▚·"
 PLAIN_MARKS = "-#+=%."
-"""Where the output cannot carry the others."""
+"""Used if the output cannot encode the others."""
 WIDEST = 72
 SMALL = 1 << 26
-"""A part smaller than this is not named: rounding, not memory."""
+"""A part smaller than this is not shown: it is a rounding error rather than memory."""
 
 
 def print_memory(console: Console, memory: Mapping[str, int]) -> None:
-    """The bar and what its marks mean, no wider than a terminal."""
+    """Print the bar and its legend, no wider than the terminal."""
     marks = MARKS if encodable(MARKS) else PLAIN_MARKS
     console.print(memory_bar(memory, max(14, min(console.width - 8, WIDEST)), marks))
     for line in memory_legend(memory, None if console.soft_wrap else console.width, marks):
@@ -38,7 +38,7 @@ def print_memory(console: Console, memory: Mapping[str, int]) -> None:
 
 
 def memory_bar(memory: Mapping[str, int], width: int, marks: str = MARKS) -> Text:
-    """One GPU's memory, each part a share of the width; a part worth naming is at least one mark wide."""
+    """Draw one GPU's memory, with each part scaled to the width; a part worth showing is at least one cell wide."""
     needed = sum(memory[key] for key, _, _ in PARTS)
     total = max(memory["total_bytes"], needed, 1)
     bar = Text("[")
@@ -53,7 +53,7 @@ def memory_bar(memory: Mapping[str, int], width: int, marks: str = MARKS) -> Tex
 
 
 def memory_legend(memory: Mapping[str, int], width: int | None, marks: str = MARKS) -> list[Text]:
-    """What each mark stands for; as many of them on a line as the width takes, all without one."""
+    """Return the legend, with as many items per line as fit the width; on one line if the width is None."""
     lines: list[Text] = []
     for (key, words, colour), mark in zip(PARTS, marks, strict=True):
         if memory[key] < SMALL:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a monitoring host: what to scrape, when to alert, what to show."""
+"""Generate the files of a monitoring host: scrape targets, alert rules and dashboard."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRAPE_NAME, RULES_NAME, DASHBOARD_NAME = "prometheus.yml", "firstlight-rules.ym
 
 
 def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], str]:
-    """Every file by its name, or why there is none."""
+    """Return the files by name, and an error message if there are none."""
     errors = PlanErrors()
     intent = hosts[0].intent if hosts else {}
     monitoring = read_monitoring(intent, hosts, errors) or Monitoring()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that commands share, and the secrets they ask for, which no option holds."""
+"""Options shared by commands, and prompts for secrets, which are never passed as options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import UsageError
 
 
 def add_inventory_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """The options of every command that reads an inventory."""
+    """Add the options of every command that reads an inventory."""
     parser.add_argument(
         "-i", "--inventory", action="append", required=required, metavar="INVENTORY", help="as for ansible-playbook"
     )
@@ -30,25 +30,25 @@ def add_inventory_options(parser: argparse.ArgumentParser, *, required: bool = T
 
 
 def add_host_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """The options of every command that contacts the hosts of an inventory."""
+    """Add the options of every command that contacts the hosts of an inventory."""
     add_inventory_options(parser, required=required)
     parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
     parser.set_defaults(become_password_file=[])
 
 
 def add_limit_option(parser: argparse.ArgumentParser) -> None:
-    """For commands that may leave hosts out."""
+    """Add `--limit`, for commands that can skip hosts."""
     parser.add_argument("-l", "--limit", metavar="PATTERN", help="only these hosts, as for ansible-playbook")
 
 
 def add_json_option(parser: argparse.ArgumentParser, what: str = "for programs") -> None:
-    """`--json`: the answer as one document; an error is one, too."""
+    """Add `--json`: print the result as one document, and errors as well."""
     parser.add_argument("--json", action="store_true", help=what)
 
 
 def count(text: str) -> int:
-    """A number as an inventory may have it, too: 32768, 128k or 128K."""
-    # Not before it is needed: commands that read an inventory first prepare Ansible's way to import collections.
+    """Parse a number in the notation of an inventory: 32768, 128k or 128K."""
+    # Imported late: commands that read an inventory first set up Ansible's collection import hook.
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.serving.serving_values import (  # noqa: PLC0415
         read_count,
     )
@@ -61,9 +61,9 @@ def count(text: str) -> int:
 
 @contextlib.contextmanager
 def asked_secrets(arguments: argparse.Namespace) -> Iterator[None]:
-    """Ask once for what `-J` and `-K` promise, and hand it over as files that nobody else can read.
+    """Prompt once for the secrets of `-J` and `-K`, and pass them on as files that nobody else can read.
 
-    Ansible takes a file by its real name only, so that it can be neither a pipe nor a file without a name.
+    Ansible only accepts a file by its real path, so neither a pipe nor an unnamed file works.
     """
     wanted = [
         (files, prompt)
@@ -81,7 +81,7 @@ def asked_secrets(arguments: argparse.Namespace) -> Iterator[None]:
             "there is no terminal to ask for a password at, expected one for -J and -K: name a file with "
             "--vault-password-file, or set ansible_become_password in a vault"
         )
-    # The memory of the session where there is one, which is never written to a disk.
+    # Prefer the session's in-memory directory, which is never written to disk.
     memory = os.environ.get("XDG_RUNTIME_DIR")
     where = memory if memory and os.path.isdir(memory) else None
     with tempfile.TemporaryDirectory(prefix="firstlight-", dir=where) as directory:

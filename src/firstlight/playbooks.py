@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Playbooks of the collection, run by the ansible-playbook of the same environment."""
+"""Run playbooks of the collection with the ansible-playbook of the same environment."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .errors import DONE, FAILED, INTERRUPTED, REFUSED, FirstlightError, UsageEr
 
 PLAYBOOKS = BUILT_IN.parent / "playbooks"
 STATUS = {0: DONE, 5: REFUSED, 99: INTERRUPTED, -signal.SIGINT: INTERRUPTED, -signal.SIGTERM: INTERRUPTED}
-"""What of ansible-playbook's own statuses is no failure: done, options that it refuses, an interruption."""
+"""Exit statuses of ansible-playbook other than failure: success, rejected options, interruption."""
 
 
 def program() -> str:
-    """The ansible-playbook beside this interpreter. Raises FirstlightError."""
+    """Return the path of the ansible-playbook beside this interpreter. Raises FirstlightError."""
     found = Path(sys.executable).with_name("ansible-playbook")
     if not found.exists():
         raise FirstlightError(f"{found} is missing: run `make setup`, or call your own ansible-playbook")
@@ -33,9 +33,9 @@ def program() -> str:
 def playbook_words(
     playbook: str, arguments: argparse.Namespace, own: Mapping[str, Any] | None = None, more: Sequence[str] = ()
 ) -> list[str]:
-    """The words after `ansible-playbook`, with the options of `options.py` and variables of the command's own.
+    """Return the arguments of `ansible-playbook`, from the options of `options.py` and the command's own variables.
 
-    Raises UsageError for an inventory that is not there: Ansible would find no hosts in it, and be content.
+    Raises UsageError for a missing inventory: Ansible would treat it as empty and succeed.
     """
     missing = [source for source in arguments.inventory if "," not in source and not Path(source).exists()]
     if missing:
@@ -53,10 +53,11 @@ def playbook_words(
 
 
 def run_playbook(words: Sequence[str], *, stdout: IO[str] | None = None, own: Mapping[str, str] | None = None) -> int:
-    """Run it in the operator's terminal, with variables of the command's own, and translate its status."""
+    """Run the playbook in the operator's terminal, with extra environment variables `own`, and translate its status."""
     sys.stdout.flush()
     with subprocess.Popen([program(), *words], env=environment() | dict(own or {}), stdout=stdout) as process:
-        # The terminal sends Ctrl-C to both; Ansible cleans up, and this waits for it. SIGTERM came to this one alone.
+        # The terminal sends Ctrl-C to both processes, so wait while Ansible cleans up. SIGTERM reaches only this
+        # process and is forwarded.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs functions of the collection, with what they import, into one archive that a host runs from memory.
+"""Pack functions of the collection and their imports into one archive that a host runs from memory.
 
-The archive holds bytecode, which saves a host most of its time. A host whose Python is another version says so, and
-gets the sources.
+The archive holds bytecode, which saves most of the time a host would need. A host with another Python version says so
+and is sent the sources.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ with open(memory, "wb", closefd=False) as file:
     file.write(archive)
 runpy.run_path(f"/proc/self/fd/{{memory}}", dict(QUESTION=question), "__main__")
 """
-"""Isolated (-I): nothing is imported from the directory in which a login begins."""
+"""Isolated mode (-I): nothing is imported from the login's working directory."""
 _FRESH = (1).to_bytes(4, "little")
-"""Bytecode that is taken without a look at the source (PEP 552)."""
+"""Marks bytecode that is loaded without checking it against the source (PEP 552)."""
 
 
 def command(python: str, *, source: bool = False) -> str:
-    """What the host runs; the question and the archive follow on standard input."""
+    """Return the command that the host runs; the question and the archive follow on standard input."""
     return shlex.join([python, "-I", "-c", START, ANY_PYTHON if source else MAGIC])
 
 
 def message(function: str, arguments: Mapping[str, Any], *, source: bool = False) -> bytes:
-    """The call of a function, `module.name`, as the command reads it."""
+    """Return the standard input of the command: a call of a function, given as `module.name`, and the archive."""
     question = json.dumps({"function": function, "arguments": dict(arguments)}).encode()
     return question + b"\n" + archive(function.rpartition(".")[0], source=source)
 
 
 @functools.cache
 def archive(module: str, *, source: bool = False) -> bytes:
-    """The module and the program that calls it, with all that they import."""
+    """Build the archive of the module, the program that calls it, and everything they import."""
     modules = [f"{PACKAGE}.{name}" for name in (module, ENTRY)]
     contents = sources(modules) if source else _bytecode(modules)
     return zipapp({**contents, "__main__.py": MAIN}, compressed=True)
@@ -75,7 +75,7 @@ def _bytecode(modules: Iterable[str]) -> dict[str, bytes]:
 
 
 def _bare(name: str, path: Path) -> CodeType:
-    """A module's code as Python keeps it, without the numbers of its lines: a third of it, and nobody reads them."""
+    """Load a module's compiled code without line numbers: they are a third of its size and never read."""
     return _without_lines(cast("CodeType", SourceFileLoader(name, str(path)).get_code(name)))
 
 

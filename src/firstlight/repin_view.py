@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A re-pin on paper for a person: what changes on each host, in which order, and what would be undone."""
+"""Terminal output of a planned re-pin: the changes on each host, their order, and what a rollback would undo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["on_paper", "show"]
 
 
 def show(document: Mapping[str, Any]) -> None:
-    """Print the document; hosts with the same changes are shown together."""
+    """Print the document; hosts with the same changes are grouped."""
     console = open_screen()
     print_errors(console, "Errors: the move is refused, no host was touched", "red", document["errors"])
     if not document["errors"]:

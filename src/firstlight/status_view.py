@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a cluster serves, for a person: what it comes to first, then every group and every host, in one screen."""
+"""Terminal output of a cluster's status on one screen: the verdict first, then every group and every host."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from .console import open_console, safe
 STYLES = {SERVES: "bold green", PARTLY: "bold yellow", DOES_NOT: "bold red", UNKNOWN: "bold yellow"}
 PHASES = {"serving": "green", "failed": "bold red", "drained": "yellow", "unknown": "yellow"}
 EVENTS = 5
-"""Events that are shown, the last ones."""
+"""The number of most recent events shown."""
 LEAST_LINES = 30
-"""Lines that a screen is taken to have at least."""
+"""The minimum number of lines assumed for a screen."""
 LEAST_NOTES = 8
-"""Lines that are kept for what is wrong and what happened, however many hosts there are."""
+"""Lines reserved for problems and events, however many hosts there are."""
 MOST_GROUPS = 6
 MOST_REASON = 6
-"""Lines of a screen that one reason takes at most, the others fit beside it."""
+"""The maximum number of lines for one reason, so that others fit beside it."""
 UNLIMITED = 100_000
-"""Columns and lines of what is no screen: nothing is wrapped, cut or left out there."""
+"""Width and height if the output is not a screen: nothing is wrapped, cut or omitted."""
 
 
 def show(document: Mapping[str, Any]) -> None:
-    """Print it; a pipe has no size that anybody would have to fit into."""
+    """Print the status; in a pipe there is no screen size to respect."""
     console = open_console()
     if sys.stdout.isatty():
         console.print(render(document, console.width, max(LEAST_LINES, console.height - 1)))
     else:
-        # The option of that name makes it narrower only.
+        # The `width` option of print can only make it narrower.
         console.width = UNLIMITED
         console.print(render(document, UNLIMITED, UNLIMITED))
 
 
 def render(document: Mapping[str, Any], width: int = 100, height: int = LEAST_LINES) -> RenderableType:
-    """Everything, narrow and short enough for one screen of this size: what is wrong goes before what is well."""
+    """Render everything to fit one screen of this size, with problems before healthy parts."""
     top = [*_headline(document, width), *_groups(document, width), *_service(document.get("service") or {}, width)]
     room = height - len(top) - 1
     nodes = document["nodes"]
@@ -78,13 +78,13 @@ def _line(text: Text) -> Text:
 
 
 def _height(table: Table, width: int) -> int:
-    """The lines that a table takes below its titles: what is wrong with a host may need more than one."""
+    """Return the height of a table below its titles; a host with a problem may take several lines."""
     console = Console(width=width, file=io.StringIO())
     return len(console.render_lines(table, pad=False)) - 1
 
 
 def _fold(text: str, width: int, most: int, indent: str = "  ") -> list[str]:
-    """A reason in lines of a screen. One that is longer than most are is cut, and says so."""
+    """Wrap a reason to the screen; one longer than `most` lines is cut, with a hint."""
     lines = textwrap.wrap(
         safe(text), max(20, width - 1), initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
     )
@@ -92,7 +92,7 @@ def _fold(text: str, width: int, most: int, indent: str = "  ") -> list[str]:
 
 
 def _wrapped(notes: Iterable[str], width: int, most: int) -> list[str]:
-    """Notes in lines; where they are too many, how many there are."""
+    """Wrap the notes; if there are too many, the last line counts the rest."""
     listed = list(notes)
     lines: list[str] = []
     for number, note in enumerate(listed):
@@ -105,7 +105,7 @@ def _wrapped(notes: Iterable[str], width: int, most: int) -> list[str]:
 
 
 def _last_events(events: Sequence[str], width: int, most: int) -> list[str]:
-    """The last events, as many as fit; each whole, as it says why."""
+    """Wrap the latest events, as many as fit; none is cut, as each says why."""
     lines: list[str] = []
     for event in reversed(events[-EVENTS:]):
         more = _fold(event, width, MOST_REASON)
@@ -128,7 +128,7 @@ def _headline(document: Mapping[str, Any], width: int) -> list[Text]:
 
 
 def _groups(document: Mapping[str, Any], width: int) -> list[Text]:
-    """A few lines each where there are one or two, else a line each, those that do not serve first."""
+    """Render one or two groups with a few lines each, or more groups with a line each, those not serving first."""
     groups = sorted(document["groups"].items(), key=lambda one: one[1]["phase"] == "serving")
     if len(groups) <= 2:
         return [line for name, group in groups for line in _group(str(name), group, document, width)]
@@ -162,14 +162,14 @@ def _group(name: str, group: Mapping[str, Any], document: Mapping[str, Any], wid
 
 
 def _service(service: Mapping[str, Any], width: int) -> list[Text]:
-    """The last minutes, and below them each target that was not met."""
+    """Render the service level of the last minutes, followed by each missed target."""
     told = _fold(service_words(service), width, MOST_REASON // 2)
     missed = [*service.get("missed", ()), *service.get("problems", ())]
     return [*map(Text, told), *(Text(line, "yellow") for one in missed for line in _fold(f"warning: {one}", width, 2))]
 
 
 def _word(value: Any) -> str:
-    """What a host says, within a line."""
+    """Make text from a host safe for use within a line."""
     return safe(" ".join(str(value).split()))
 
 
@@ -252,7 +252,7 @@ def _row(node: Mapping[str, Any]) -> tuple[Text, Text, str, str]:
 
 
 def _ranks(units: Mapping[str, Any]) -> Text:
-    """Each unit with how it is; of many that run only their number."""
+    """Render each unit with its state; if many are running, only their number."""
     runs = [unit for unit, words in units.items() if str(words).startswith(("active (running)", "running"))]
     told = Text()
     if len(runs) > 3:
@@ -281,7 +281,7 @@ def _is_well(node: Mapping[str, Any]) -> bool:
 
 
 def _notes(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What is not as it should be, a line each."""
+    """Yield a line for each problem."""
     for node in nodes:
         marker = node.get("drained")
         if isinstance(marker, Mapping):
@@ -310,7 +310,7 @@ def _events(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def ago(earlier: Any, later: Any) -> str:
-    """The time between two moments, in the two largest units; empty where one of them is not known."""
+    """Format the time between two moments in its two largest units; empty if either is unknown."""
     start, end = parse_time(earlier), parse_time(later)
     if start is None or end is None:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of serving tried on a cluster: each is served, measured and asked by the playbooks that do so anyway."""
+"""Try serving settings on a cluster: each is served, measured and queried with the regular playbooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# First: it prepares Ansible's way to import collections.
+# First: it sets up Ansible's collection import hook.
 from .inventory import plan_inventory, read_inventory
 
 # isort: split
@@ -44,7 +44,7 @@ Document = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """What an inventory says, as far as trials need it."""
+    """The parts of an inventory that trials need."""
 
     name: str
     plan: ClusterPlan
@@ -57,7 +57,7 @@ class Cluster:
 
 
 def read_cluster(arguments: argparse.Namespace) -> Cluster:
-    """Read and plan the inventory. Raises UsageError where the plan is refused: nothing can be tried from it."""
+    """Read and plan the inventory. Raises UsageError if the plan is refused, as nothing can be tried then."""
     plan = _plan(arguments, {})
     if plan.errors or plan.missing_inputs:
         raise UsageError(explain_errors(plan.errors, plan.missing_inputs))
@@ -70,7 +70,7 @@ def read_cluster(arguments: argparse.Namespace) -> Cluster:
     intent = hosts[0].intent
     front = plan.hosts[plan.cluster["head"]]["roles"].get("endpoint") or {}
     name = str(front.get("endpoint_cluster") or "") or cluster_name(arguments.inventory)
-    # Ansible's values remember where they were read; those that are kept and written do not.
+    # Convert to plain values, without the origin that Ansible attaches, because they are kept and written.
     serving = json.loads(json.dumps(intent.get("firstlight_serving") or {}))
     return Cluster(name, plan, serving, catalog_directories(intent, PlanErrors()))
 
@@ -87,7 +87,7 @@ def _plan(arguments: argparse.Namespace, serving: Mapping[str, Any]) -> ClusterP
 def one_point(
     cluster: Cluster, name: str, streams: int | None, repeats: int | None, *, conversations: bool = False
 ) -> Workload:
-    """A workload at one number of streams: the one that is asked for, or the largest of its own. Raises UsageError."""
+    """Return a workload at one concurrency: the requested one, or the workload's largest. Raises UsageError."""
     context = cluster.configuration["max_model_len"]
     try:
         (workload,) = chosen(
@@ -108,19 +108,19 @@ def one_point(
 
 
 def shown(workload: Workload) -> Document:
-    """A workload at one point, for a document."""
+    """Return a workload at one point as a document."""
     point = points_of([workload])[0]
     load = {"streams": point.streams, "warmup": point.warmups, "requests": point.requests, "repeats": workload.repeats}
     return {**workload.shown(), **load}
 
 
 def _tokens(workload: Mapping[str, Any]) -> int:
-    """The most that one request needs of the context, as far as that is known."""
+    """Return the maximum context length of a request, as far as it is known."""
     return sum(int(workload.get(part) or 0) for part in ("prefix", "input", "output"))
 
 
 class PlaybookTrial:
-    """Trials on the cluster of an inventory. `bench` has further variables of playbooks/bench.yml."""
+    """Trials on the cluster of an inventory. `bench` has extra variables for playbooks/bench.yml."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class PlaybookTrial:
         self._plans: dict[str, ClusterPlan] = {}
 
     def planned(self, change: Mapping[str, Any]) -> ClusterPlan:
-        """The plan with a change, made once."""
+        """Return the plan with a change, cached."""
         key = json.dumps(change, sort_keys=True)
         if key not in self._plans:
             self._plans[key] = _plan(self._arguments, overrides(self._former, change))
@@ -162,13 +162,14 @@ class PlaybookTrial:
             raise RungError(f"it does not serve: {why}")
 
     def check(self, *, resumed: bool = False) -> None:
-        """Whether it may be measured at all, before anything is restarted. Raises TrialError.
+        """Check whether measuring is allowed, before anything restarts. Raises TrialError.
 
-        What was cut off may have left a server that is down, and a client that still asks: that one is removed.
+        An interrupted run may have left a server that is down, and a client that is still sending: the client is
+        removed.
         """
         asked = self._asked(int(self._workload["streams"]))
         if resumed:
-            # Never: a measurement that is complete is not looked for.
+            # "never": do not look for a complete measurement.
             why = self._play("bench.yml", {}, {**asked, "bench_look": True, "bench_resume": "never"})
         else:
             why = self._play("bench.yml", {}, asked, ["--check"])
@@ -182,7 +183,7 @@ class PlaybookTrial:
             why = self._play("bench.yml", change, asked)
             document = _read(file)
         if document is None:
-            # Nothing was asked of the server: somebody uses it, or another run works on the cluster.
+            # The server was not queried: somebody uses it, or another run works on the cluster.
             raise TrialError(f"nothing was measured: {why or 'there are no figures'}")
         (workload,) = document["workloads"]
         (point,) = workload["points"]
@@ -191,7 +192,7 @@ class PlaybookTrial:
             raise RungError(wrong)
         problems = [str(run["problem"]) for run in point["runs"] if run["problem"]]
         counted = len(point["runs"]) - len(problems)
-        # One run has no spread to compare with; and what ended the playbook, ended the server.
+        # A single run has no spread to compare with; and a failure that ended the playbook affected the server.
         if problems and (why or counted < min(2, int(self._workload["repeats"]))):
             raise RungError(f"{counted} of {self._workload['repeats']} runs count: {problems[-1]}")
         found: Document = point["summary"]
@@ -202,7 +203,7 @@ class PlaybookTrial:
         return {**same, "bench_streams": [streams], **self._bench}
 
     def keep_answers(self, change: Mapping[str, Any]) -> bool:
-        # Twice: how an engine differs from itself is no damage of a rung.
+        # Asked twice, so that the engine's own variation is not blamed on a rung.
         asked = {"quality_baseline": True, "quality_answers_document": str(self._answers)}
         why = self._play("quality.yml", change, asked)
         why = why or str((_read(self._answers) or {"problem": "none were written"}).get("problem") or "")
@@ -215,11 +216,11 @@ class PlaybookTrial:
             file = Path(scratch) / "assessment.json"
             asked = {"quality_reference": str(self._answers), "quality_document": str(file)}
             why = self._play("quality.yml", change, asked)
-            # Worse answers may fail the playbook; what it wrote says more.
+            # Worse answers may fail the playbook; its document has the details.
             return _read(file) or {"format": 1, "status": "could_not_ask", "reasons": [why or "nothing was written"]}
 
     def _play(self, playbook: str, change: Mapping[str, Any], own: Mapping[str, Any], more: Sequence[str] = ()) -> str:
-        """Run a playbook on the inventory with a change; why it failed, empty where it did not."""
+        """Run a playbook on the inventory with a change; return why it failed, or an empty string."""
         told = {**own, "plan_serving": overrides(self._former, change)}
         with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
             timings = Path(scratch) / "timings.json"
@@ -248,7 +249,7 @@ def _read(path: Path) -> Document | None:
 
 
 class Kept:
-    """The documents of one kind that a controller keeps of a cluster."""
+    """The documents of one kind that the controller keeps for a cluster."""
 
     def __init__(self, cluster: str, kind: str) -> None:
         self.directory = state_directory(cluster) / kind
@@ -257,17 +258,17 @@ class Kept:
         return self.directory / f"{document['run']}.json"
 
     def answers(self, document: Mapping[str, Any]) -> Path:
-        """Where the answers are kept that a run compares with."""
+        """Return the path of the answers that a run is compared with."""
         return self.directory / "answers" / f"{document['run']}.json"
 
     def save(self, document: Mapping[str, Any]) -> None:
-        """Whole or not at all, for its owner alone."""
+        """Write the document atomically, readable by its owner only."""
         for place in (self.directory, self.answers(document).parent):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(str(self.path(document)), json.dumps(document, indent=1) + "\n", 0o600)
 
     def newest(self, *states: str) -> Document | None:
-        """The newest run in one of these states. Raises FirstlightError for a file that cannot be read."""
+        """Return the newest run in one of these states. Raises FirstlightError for a file that cannot be read."""
         for path in sorted(self.directory.glob("*.json"), reverse=True):
             try:
                 document = _read(path)
@@ -279,18 +280,18 @@ class Kept:
 
 
 def new_run() -> tuple[str, str]:
-    """A name for a run, and when it began."""
+    """Return a name for a run and its start time."""
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}", now.isoformat()
 
 
 def tell(line: str) -> None:
-    """One line for whoever waits; standard output is for the result."""
+    """Print a line of progress to stderr, as standard output is for the result."""
     print(f"==> {line}" if not line.startswith(" ") else line, file=sys.stderr, flush=True)
 
 
 def serving_place(sources: Sequence[str]) -> str:
-    """The file of the inventory that has firstlight_serving, where one has."""
+    """Return the inventory file that sets firstlight_serving, or the name of the variable if there is none."""
     for source in (Path(source) for source in sources if "," not in source):
         root = source if source.is_dir() else source.parent
         for path in (source, *sorted(root.rglob("*.yml")), *sorted(root.rglob("*.yaml"))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ladder for a person: what was tried, what it came to, what was kept, what to write down, and the way back."""
+"""Terminal output of a tuning run: what was tried and kept, what to write to the inventory, and how to restore."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _show_result(console: Console, document: Mapping[str, Any]) -> None:
 
 
 def change_words(change: Mapping[str, Any]) -> str:
-    """A change on one line."""
+    """Format a change on one line."""
     return ", ".join(f"{path.removeprefix('flags.')}={_value(value)}" for path, value in change.items()) or UNTOLD
 
 
@@ -89,7 +89,7 @@ def _answers(rung: Mapping[str, Any]) -> str:
 def print_table(
     console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], verdicts: Sequence[str]
 ) -> None:
-    """Columns, or where the terminal is too narrow for them one row after the other."""
+    """Print the rows as a table, or one after the other if the terminal is too narrow for columns."""
     listed = [[safe(str(cell)) for cell in row] for row in rows]
     widths = [max(cell_len(row[column]) for row in (headings, *listed)) for column in range(len(headings))]
     if not console.soft_wrap and sum(widths) + 2 * len(widths) > console.width:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks all hosts of a cluster at once, each over one connection, and compares on the controller."""
+"""Query all hosts of a cluster in parallel, each over one connection, and compare them on the controller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AT_ONCE = 64
 OBSERVE, HISTORY = "observe.observation.observe_host", "observe.change_log.read_changes"
 CONNECTIVITY, COMPLETE = "fabric.connectivity.run.run_tests", "serving.completion_gate.complete"
 COMPLETION_SECONDS = 30
-"""A server that answers later is left to site.yml, which waits for it."""
+"""Timeout of a completion; a slower server is left to site.yml, which waits for it."""
 
 Plans = Mapping[str, Mapping[str, Any]]
 Answers = dict[str, dict[str, Any]]
@@ -42,13 +42,13 @@ Answers = dict[str, dict[str, Any]]
 
 @dataclass
 class Verified:
-    """What was found of the hosts that were asked, in their order."""
+    """The findings of the queried hosts, in their order."""
 
     results: dict[str, dict[str, Any]]
-    """As module observe returns them."""
+    """In the format that module observe returns."""
     records: dict[str, list[Record]]
     fabric: dict[str, Any] = field(default_factory=dict)
-    """As filter fabric_matrix gives it; empty where there is none."""
+    """In the format of filter fabric_matrix; empty without a fabric."""
 
     @property
     def all_records(self) -> list[Record]:
@@ -59,7 +59,7 @@ class Verified:
         return not wrong(self.all_records)
 
     def lines(self) -> Iterator[tuple[str, list[str]]]:
-        """What verify.yml says of each host, in its order."""
+        """Yield what verify.yml prints for each host, in the same order."""
         if self.fabric:
             yield next(iter(self.records)), [*self.fabric["lines"], *self.fabric["diagnoses"]]
         for host, result in self.results.items():
@@ -73,15 +73,15 @@ class Verified:
 def verify(
     plans: Plans, head: str, connections: Sequence[Connection], *, roles: Collection[str] = (), paths: bool = True
 ) -> Verified:
-    """Look at every host and, with `paths`, test those between them; a host that is not right is asked by what.
+    """Observe every host and, with `paths`, test those between them; hosts that differ are asked for their change log.
 
-    With `roles` only what these want is compared.
+    With `roles`, only the desired state of these is compared.
     """
-    # As a playbook has them, whose tasks hand them on as JSON.
+    # Convert to plain JSON values, which is what a playbook's tasks pass on.
     plans = {one.host: json.loads(json.dumps(plans[one.host])) for one in connections}
     run = str(secrets.randbelow(10**12))
     for function in (OBSERVE, CONNECTIVITY):
-        archive(function.rpartition(".")[0])  # before the first fork: once for all hosts
+        archive(function.rpartition(".")[0])  # build it before the first fork, once for all hosts
     tested = {host: paths and has_fabric(plan) for host, plan in plans.items()}
     answers = at_once(connections, lambda one: _look(one, plans[one.host], run if tested[one.host] else None))
     results = {host: _result(answer, "observation") for host, answer in answers.items()}
@@ -104,7 +104,7 @@ def verify(
 
 
 def _look(connection: Connection, plan: Mapping[str, Any], run: str | None) -> dict[str, Any]:
-    """What one host says of itself and, in a run that tests them, of its paths, once its ports are known."""
+    """Observe one host and, with `run`, test its fabric paths once its ports are known."""
     found = connection.ask(OBSERVE, {"desired_by_role": plan["observe"]})
     if "answer" in found and run is not None:
         arguments = connectivity_arguments(connection.host, fabric_of(plan, found["answer"]), run)
@@ -113,7 +113,7 @@ def _look(connection: Connection, plan: Mapping[str, Any], run: str | None) -> d
 
 
 def complete(connection: Connection, questions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The completion that the server of this host gave, as `answer`, the last one of several; else the `problem`."""
+    """Return the `answer` of the server on this host, for several questions the last one; otherwise the `problem`."""
 
     def ask(asked: Connection) -> dict[str, Any]:
         found: dict[str, Any] = {"problem": "nothing is served"}
@@ -131,12 +131,12 @@ def _history(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(answer: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """As a module returns it."""
+    """Convert an answer to a module's result."""
     return {name: answer["answer"]} if "answer" in answer else {"msg": str(answer.get("problem") or "")}
 
 
 def at_once(connections: Sequence[Connection], work: Callable[[Connection], dict[str, Any]]) -> Answers:
-    """The answer of every host, in their order. Each has a process of its own, which ends with the host's time."""
+    """Return the answer of every host, in order. Each has its own process, which is killed at the host's timeout."""
     waiting = list(reversed(connections))
     running: dict[Any, _Task] = {}
     found: Answers = {}
@@ -158,7 +158,7 @@ def at_once(connections: Sequence[Connection], work: Callable[[Connection], dict
 
 
 class _Task:
-    """A process that asks one host: Ansible's connections wait, and a host may never answer."""
+    """A process that queries one host: Ansible's connections block, and a host may never answer."""
 
     def __init__(self, connection: Connection, work: Callable[[Connection], dict[str, Any]]) -> None:
         self.connection = connection
@@ -181,17 +181,17 @@ class _Task:
             self.end()
 
     def end(self) -> None:
-        """The process, and the ssh that it waits for."""
+        """Kill the process, and the ssh it waits for."""
         self.pipe.close()
         if self._process.is_alive():
             self._process.join(0.05)
         if self._process.is_alive() and self._process.pid:
-            with contextlib.suppress(ProcessLookupError):  # it has not come so far
+            with contextlib.suppress(ProcessLookupError):  # it has not called setsid yet
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
         self._process.join()
 
 
 def _ask(connection: Connection, work: Callable[[Connection], dict[str, Any]], pipe: Pipe) -> None:
-    os.setsid()  # as a worker of Ansible: no prompt of ssh takes the terminal
+    os.setsid()  # as in Ansible's workers: keeps ssh from prompting on the terminal
     pipe.send_bytes(json.dumps(work(connection)).encode())

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bootstrap: a host with only a password account becomes one that Ansible can use."""
+"""Bootstrap: turn a host that has only a password account into one that Ansible can manage."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is each node the machine that it should be, and no two the same one? Pure."""
+"""Check that each node is the expected machine and that no two nodes are the same machine. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from firstlight.ssh.targets import Target, shared
 
 
 def address_faults(targets: Sequence[Target], answered: Mapping[str, Sequence[str]]) -> dict[str, Fault]:
-    """By node: those whose address stands in the list more than once, or for which several machines answered."""
+    """Return, by node, a fault for each address that is listed more than once or answered by several machines."""
     twice = {address: " and ".join(macs) for address, macs in answered.items() if len(macs) > 1} | shared(targets)
     return {one.name: duplicate_address(one.address, twice[one.address]) for one in targets if one.address in twice}
 
 
 def identity_faults(targets: Sequence[Target], machines: Mapping[str, Machine], profiles: Profiles) -> dict[str, Fault]:
-    """By node: a serial number that others have too, or a machine that is not the expected one."""
+    """Return, by node, a fault for each duplicate serial number or machine other than the expected one."""
     faults: dict[str, Fault] = {}
     for target in targets:
         machine = machines.get(target.name)
@@ -38,7 +38,7 @@ def identity_faults(targets: Sequence[Target], machines: Mapping[str, Machine], 
 
 
 def mismatches(target: Target, machine: Machine, profiles: Profiles) -> Fault | None:
-    """What the list says of a node and the machine contradicts."""
+    """Return a fault if the machine contradicts what the list says about the node."""
     if target.serial and machine.serial and target.serial != machine.serial:
         return wrong_hardware(f"serial number {machine.serial}", f"serial number {target.serial}")
     if target.mac and machine.mac and target.mac != machine.mac:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done on a host, as shell scripts: each step looks first, and a file is whole or as it was. Pure.
+"""The bootstrap steps as shell scripts: each is idempotent, and a file is replaced whole or not at all. Pure functions.
 
-Shell, because Python is one of the things that may be missing. No script holds a secret. Files are written by `cat`,
-which says why it cannot write; the shell's own printf only says that it cannot.
+Shell, because Python is one of the things that may be missing. No script contains a secret. Files are written with
+`cat`, which reports why a write failed; the shell's own printf only reports that it did.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from firstlight.errors import UsageError
 from firstlight.ssh.faults import Fault, full_disk, step_failed
 
 PYTHON = (3, 10)
-"""The oldest Python that the collection's modules run with."""
+"""The oldest Python version that the collection's modules support."""
 SUDO = ("nopasswd", "password")
 OK, CHANGED, WOULD = "ok", "changed", "would change"
 _STEPS = {"ok": OK, "changed": CHANGED, "would": WOULD}
@@ -26,7 +26,7 @@ _NO_SPACE = ("No space left on device", "Disk quota exceeded", "disk full")
 
 @dataclass(frozen=True)
 class Wanted:
-    """How every node should be; the rest is the node's own."""
+    """The desired state of every node; anything not listed here is left to the node."""
 
     user: str
     public_key: str
@@ -37,13 +37,13 @@ class Wanted:
 
 
 def check_user(user: str) -> None:
-    """Refuse what is no account: it stands in files and commands. Raises UsageError."""
+    """Reject an invalid account name, since it is used in files and commands. Raises UsageError."""
     if not _USER.fullmatch(user):
         raise UsageError(f"the user is {user!r}; expected the name of an account, as in /etc/passwd.")
 
 
 def check_wanted(wanted: Wanted) -> None:
-    """Refuse what would not survive a shell or a sudoers file. Raises UsageError."""
+    """Reject values that are unsafe in a shell script or a sudoers file. Raises UsageError."""
     check_user(wanted.user)
     if not _PUBLIC.fullmatch(wanted.public_key):
         raise UsageError(
@@ -166,21 +166,21 @@ fi
 
 
 def key_script(wanted: Wanted) -> str:
-    """As the user: the operator's key may log in."""
+    """The script that runs as the user and authorises the operator's key."""
     parts = _PUBLIC.fullmatch(wanted.public_key)
     blob = f"{parts['kind']} {parts['blob']}" if parts else wanted.public_key
     return _script({"key": blob, "line": wanted.public_key, "check": wanted.check}, _KEY)
 
 
 def root_script(wanted: Wanted, hostname: str | None) -> str:
-    """As root: sudo as chosen, Python, and the name of the node."""
+    """The script that runs as root and sets up sudo, Python and the host name."""
     name = hostname if wanted.hostnames and hostname else ""
     values: dict[str, str | bool] = {"user": wanted.user, "sudo": wanted.sudo, "check": wanted.check, "name": name}
     return _script({**values, "python": f"({PYTHON[0]}, {PYTHON[1]})"}, _SUDO, _PYTHON, _HOSTNAME)
 
 
 def password_login_script(wanted: Wanted) -> str:
-    """As root, and only after the key was seen to work: nobody logs in with a password any more."""
+    """The script that runs as root to disable password login; run it only after the key has been seen to work."""
     return _script({"user": wanted.user, "check": wanted.check}, _KEYS_ONLY)
 
 
@@ -192,7 +192,7 @@ def _script(values: dict[str, str | bool], *parts: str) -> str:
 
 
 def read_steps(out: str) -> tuple[dict[str, str], str]:
-    """What the steps came to, and the one that was begun last."""
+    """Parse the script's output into the state of each step and the name of the step begun last."""
     steps: dict[str, str] = {}
     begun = ""
     for line in out.splitlines():
@@ -205,7 +205,7 @@ def read_steps(out: str) -> tuple[dict[str, str], str]:
 
 
 def evaluate_failure(step: str, err: str) -> Fault:
-    """The fault of a script that ended early, by what it said last."""
+    """Return the fault of a script that ended early, based on its standard error."""
     if any(text in err for text in _NO_SPACE):
         return full_disk(step)
     lines = [line.strip() for line in err.splitlines() if line.strip()]

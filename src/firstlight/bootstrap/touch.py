@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work on the nodes: all at once, each for itself. A fault of one ends the work on that one."""
+"""Run the bootstrap on all nodes in parallel and independently. A fault on a node ends the work on that node only."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .identity import address_faults, identity_faults
 from .script import Wanted, evaluate_failure, key_script, password_login_script, read_steps, root_script
 
 MOST_RETURNS = 2
-"""How often a node may go away and come back in one run."""
+"""How many times a node may disconnect and come back during one run."""
 STEP_SECONDS = 300.0
 RETRY_SECONDS = 2.0
 
 
 @dataclass
 class Outcome:
-    """What became of one node."""
+    """The result for one node."""
 
     target: Target
     steps: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class FirstTouch:
-    """How nodes are reached and what is wanted of them."""
+    """How to reach the nodes, and their desired state."""
 
     trust: Trust
     credentials: Credentials
@@ -61,7 +61,7 @@ class FirstTouch:
     answered: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def run(self, targets: Sequence[Target], tell: Callable[[Outcome], None]) -> list[Outcome]:
-        """Look at all nodes, compare them, and work on those that are what they should be. `tell` hears of each end."""
+        """Inspect all nodes, verify their identity, then set up those that match. Calls `tell` with each outcome."""
         outcomes = {target.name: Outcome(target) for target in targets}
         for name, fault in address_faults(targets, self.answered).items():
             outcomes[name].fault = fault
@@ -79,7 +79,7 @@ class FirstTouch:
         return list(outcomes.values())
 
     def _replace(self, outcomes: Iterable[Outcome]) -> None:
-        """A machine that replaces another is known by its serial number alone; then its key is pinned."""
+        """Pin the new key of each machine that replaces another, which only a matching serial number proves."""
         for outcome in outcomes:
             if outcome.fault or not self.trust.waits(outcome.target, self.port):
                 continue
@@ -108,7 +108,9 @@ class FirstTouch:
         return session
 
     def _work(self, outcome: Outcome) -> None:
-        """All steps; a node that goes away is waited for, and the steps are begun again: each looks first."""
+        """Run all steps; if the node disconnects, wait for it and start over, which is safe as every step is
+        idempotent.
+        """
         returns = 0
         while True:
             work = _Work(self, outcome)
@@ -126,7 +128,7 @@ class FirstTouch:
             return
 
     def _await(self, outcome: Outcome, away: Fault) -> Fault | None:
-        """Wait until the node lets people in again, and note whether it has booted meanwhile."""
+        """Wait until the node accepts logins again, and record whether it rebooted in the meantime."""
         deadline = time.monotonic() + self.wait_seconds
         while time.monotonic() < deadline:
             time.sleep(RETRY_SECONDS)
@@ -136,7 +138,7 @@ class FirstTouch:
             except LostError:
                 continue
             except NodeError as error:
-                # While a node boots, sshd is not there, or lets nobody in yet (pam_nologin).
+                # While a node boots, sshd is down or does not accept logins yet (pam_nologin).
                 if error.fault.kind in ("unreachable", "wrong-password"):
                     continue
                 return error.fault
@@ -146,7 +148,7 @@ class FirstTouch:
 
 
 class _Work:
-    """The steps on one node, in an order in which nobody is locked out."""
+    """The steps on one node, in an order that cannot lock anybody out."""
 
     def __init__(self, touch: FirstTouch, outcome: Outcome) -> None:
         self.touch, self.outcome = touch, outcome
@@ -162,7 +164,8 @@ class _Work:
                 if not wanted.password_login:
                     self._take(self._as_root(session, password_login_script(wanted)), "password login")
                 return
-        # The proof, in a connection of its own: the key alone, and root as Ansible will become it.
+        # Verify over a new connection that the key alone is enough to log in, and that root works as Ansible will use
+        # it.
         self.step = "login with the key"
         keys_only = touch.credentials
         if wanted.sudo == "nopasswd":
@@ -183,7 +186,7 @@ class _Work:
         steps, begun = read_steps(answer.out)
         self.step = begun or first
         for step, state in steps.items():
-            # A step that an earlier attempt of this run has done stays one that was done.
+            # A step that an earlier attempt of this run changed stays reported as changed.
             if self.outcome.steps.get(step) != "changed":
                 self.outcome.steps[step] = state
         if answer.status != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress of a bootstrap, and what became of each node."""
+"""Progress display of a bootstrap, and the result for each node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .touch import Outcome
 
 
 def line_of(outcome: Outcome) -> tuple[str, str]:
-    """State and sentence for one node."""
+    """Return the state of one node and a sentence that describes it."""
     if outcome.fault:
         return "FAILED", outcome.fault.text
     changed = [step for step, state in outcome.steps.items() if state == "changed"]
@@ -29,7 +29,7 @@ def line_of(outcome: Outcome) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def progress(count: int) -> Iterator[Callable[[Outcome], None]]:
-    """A bar on a terminal; in a pipe nothing but the lines of nodes that ended."""
+    """Show a progress bar on a terminal; in a pipe, print only a line for each node that is finished."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = (SpinnerColumn(), TextColumn("bootstrap"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -45,7 +45,7 @@ def progress(count: int) -> Iterator[Callable[[Outcome], None]]:
 
 
 def show(console: Console, outcomes: Sequence[Outcome], keys: Sequence[tuple[str, str]], *, check: bool) -> None:
-    """The whole, once more in the order of the list."""
+    """Print the complete result in the order of the node list."""
     if keys:
         console.print("Host keys that were trusted for the first time:")
         print_rows(console, [(f"  {name}", text) for name, text in keys])

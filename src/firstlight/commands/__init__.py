@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subcommands: each module has `add_parser`, which describes one, and `run`, which does it."""
+"""The subcommands: each module has `add_parser`, which defines its arguments, and `run`, which executes it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight ask`: one question to a cluster through its endpoint, as any client of OpenAI's would ask it."""
+"""`firstlight ask`: send one question to a cluster through its endpoint, like any OpenAI client."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask, and show the answer."""
-    from firstlight.inventory import plan_inventory  # first: it prepares Ansible's own way to import collections
+    """Send the question and print the answer."""
+    from firstlight.inventory import plan_inventory  # first: it sets up Ansible's collection import hook
     from firstlight.known_endpoint import find_help, show_how
 
     plan = plan_inventory(
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.how:
         show_how(help_)
         return 0
-    from firstlight.asking import ask  # the client takes a second to import
+    from firstlight.asking import ask  # importing the client takes a second
 
     question = sys.stdin.read() if arguments.question == "-" else arguments.question
     ask(help_, question, stream=not (arguments.no_stream or arguments.json), as_json=arguments.json)

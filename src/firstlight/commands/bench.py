@@ -81,7 +81,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the playbook, then tell by the document how it went."""
+    """Run the playbook, then show the verdict and return the exit status."""
     if arguments.layouts:
         from firstlight.layouts_lab import run_layouts
 
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def exit_status(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> int:
-    """Slow is wrong; a point without a run that counts is left open."""
+    """Return FAILED if the cluster is slow, and OPEN if a point has no valid measurement."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.verdict import SLOW
 
     if verdict["verdict"] == SLOW:
@@ -118,7 +118,7 @@ def exit_status(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> int:
 
 
 def settings(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
-    """What the playbook is told: only what was asked for, so that variables of the inventory hold."""
+    """The extra variables of the playbook: only explicit options, so that inventory variables still apply."""
     asked = {
         "bench_workloads": arguments.workload,
         "bench_streams": arguments.streams,
@@ -131,7 +131,7 @@ def settings(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
 
 
 def how(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the playbook is told of how to measure, whatever is measured."""
+    """The extra variables that select how to measure, independent of what is measured."""
     asked = {
         "bench_through": arguments.through,
         "bench_key": arguments.key,

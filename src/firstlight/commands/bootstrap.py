@@ -54,7 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Touch them all; the status says whether every node is ready."""
+    """Bootstrap all nodes; the exit status says whether every node is ready."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 
     from firstlight.bootstrap.touch import FirstTouch
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str, list[str]]:
-    """Who answers for the addresses of the nodes, where that can be asked."""
+    """Return the MAC addresses that answer ARP for each node's address; empty without --interface."""
     if not arguments.interface:
         return {}
     from firstlight.discover.arp import sweep
@@ -118,7 +118,7 @@ def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str,
 
 
 def _targets(arguments: argparse.Namespace) -> list[Target]:
-    """The nodes that are meant. Raises UsageError."""
+    """Return the nodes selected on the command line. Raises UsageError."""
     from firstlight.ssh.node_list import read_nodes
 
     names = arguments.node

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight catalog check`: facts without a source, values that a run must be given, and entries that are old."""
+"""`firstlight catalog check`: report facts without a source, values that a run must supply, and outdated entries."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, print, and say with the status whether there is something to look at."""
+    """Check the catalog and print the findings; the exit status says whether there are any."""
     if arguments.own and not arguments.catalog:
         raise UsageError("--own looks at the catalogs of --catalog alone: name one")
     directories = [*arguments.catalog, *([] if arguments.own else [BUILT_IN])]
     found, entries = check_catalog(directories, dt.datetime.now(dt.UTC).date(), arguments.days)
-    # What cannot be read hides what else is in it, so that it is always told.
+    # An unreadable file hides its other findings, so it is always reported.
     findings = [one for one in found if one.kind in (arguments.only or KINDS) or one.kind == UNREADABLE]
     if arguments.json:
         sys.stdout.write(json.dumps(document(findings, entries, arguments.days), indent=2) + "\n")
@@ -70,12 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def document(findings: list[Finding], entries: int, days: int) -> dict[str, Any]:
-    """The findings for programs."""
+    """The findings as a JSON-serialisable document."""
     return {"entries": entries, "days": days, "findings": [one.document() for one in findings]}
 
 
 def page(findings: list[Finding], entries: int) -> str:
-    """The findings for a person: by entry, each with what to do."""
+    """Render the findings for the terminal: grouped by entry, each with its remedy."""
     lines: list[str] = []
     for (path, entry), group in groupby(findings, key=lambda one: (one.path, one.entry)):
         lines += [f"{entry} ({_near(path)})"]
@@ -90,7 +90,7 @@ def page(findings: list[Finding], entries: int) -> str:
 
 
 def _near(path: str) -> str:
-    """A path as it is written from here, where that is shorter."""
+    """Return the path relative to the current directory if that is shorter."""
     return min(path, os.path.relpath(path), key=len)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight collect`: what the GPU tools of a cluster print, in a directory that may be handed on."""
+"""`firstlight collect`: write the output of a cluster's GPU tools to a directory that is safe to share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the playbook; what can be known to be wrong before is said at once."""
+    """Run the playbook, after rejecting an unusable output directory up front."""
     directory = Path(os.path.abspath(arguments.output or _new_name()))
     try:
         check_directory(str(directory))
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def settings(arguments: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """What the playbook is told."""
+    """The extra variables of the playbook."""
     return {
         "collect_directory": str(directory),
         "collect_anonymous": arguments.anonymous,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight completion`: the script with which a shell completes this command."""
+"""`firstlight completion`: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the script."""
     sys.stdout.write(script(arguments.shell))
     return DONE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight cost`: whether to own or to rent, from the estimate or a measured benchmark; nothing is contacted."""
+"""`firstlight cost`: whether to own or rent, from the estimate or a measured benchmark; contacts no host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from firstlight.fit_view import show_findings
 from firstlight.options import add_json_option
 
 STREAMS = 32
-"""Clients where nobody says: the batch of the recipes' scaling experiment. A machine for one client pays for nobody."""
+"""Default number of clients: the batch of the recipes' scaling experiment. A machine for one client never pays off."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -73,7 +73,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute, print, and say with the status whether there is an answer."""
+    """Compute and print the result; the exit status says whether there is one."""
     prices, problems = load_prices([*arguments.catalog, catalogs.BUILT_IN])
     if problems:
         raise UsageError("the catalog cannot be used:\n" + "\n".join(problems))
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 def compute(
     catalog: catalogs.Catalog, prices: list[Mapping[str, Any]], arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """The document; whatever is wrong is in its errors."""
+    """Return the result document; problems are listed under `errors`."""
     errors = PlanErrors()
     values = {name: getattr(arguments, name) for name in OPTIONS}
     check_options(values, errors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight diagnose`: what is wrong with GPU hosts, from what their tools printed."""
+"""`firstlight diagnose`: find faults of GPU hosts in the output of their tools."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, evaluate, print, and say with the status what came of it."""
+    """Read and evaluate the captures, print the result, and return the exit status."""
     found = find_captures(arguments.captures, arguments.kind)
     document = diagnose_groups(_groups(arguments, found))
     document["checks"] += found.checks
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _groups(arguments: argparse.Namespace, found: Found) -> list[tuple[list[Capture], Expected]]:
-    """The captures by the profile that evaluates them; what is named on the command line wins over a manifest."""
+    """Group the captures by expected profile and driver; command-line options take precedence over a manifest."""
     try:
         known: dict[str, Any] = catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])["hardware"]
     except catalogs.CatalogError as error:
@@ -109,5 +109,5 @@ def _write_pictures(arguments: argparse.Namespace, document: Mapping[str, Any]) 
 
 
 def _numbered(path: Path, number: int) -> Path:
-    """The file itself for the first picture, FILE-2.svg for the second."""
+    """Return the path itself for the first picture, FILE-2.svg for the second, and so on."""
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")

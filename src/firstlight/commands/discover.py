@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight discover`: which machines are on the management network, and what they are."""
+"""`firstlight discover`: find the machines on the management network and identify them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Find, look, show; the status says whether something is wrong."""
+    """Find and inspect machines and print them; the exit status says whether any has a fault."""
     import yaml
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     trusted = trust(arguments) if arguments.inventory else Trust(Path(os.devnull))
     who = credentials(arguments) if arguments.inventory else None
     found, missing = find(port, addresses, single)
-    # Who answered ARP is on the network, whether it runs sshd or not; without ARP every address is tried.
+    # Machines that answer ARP are on the network, whether or not they run sshd; without ARP every address is tried.
     asked = port is not None and not any(text.startswith("ARP") for text in missing)
     others = [one for one in addresses if not (asked and port and ipaddress.IPv4Address(one) in port.network)]
     profiles = load_catalog([BUILT_IN])["hardware"]

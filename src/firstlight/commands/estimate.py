@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight estimate`: how fast a model would be on GPUs of the catalog; nothing is contacted."""
+"""`firstlight estimate`: predict a model's speed on GPUs of the catalog; contacts no host."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def add_demand_options(parser: argparse.ArgumentParser) -> None:
-    """What is asked of the server, and how it is told to serve."""
+    """Add the options that describe the load and the serving settings."""
     parser.add_argument(
         "--input", type=count, default=1024, metavar="TOKENS", help="of a prompt (default: %(default)s)"
     )
@@ -83,7 +83,7 @@ def add_demand_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute, print, and say with the status whether there is an answer."""
+    """Compute and print the estimate; the exit status says whether there is one."""
     document = compute(load_catalog(arguments), arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The document; whatever is wrong is in its errors."""
+    """Return the result document; problems are listed under `errors`."""
     errors = PlanErrors()
     shape, hardware, name, notes = find_asked(catalog, arguments, errors)
     clients = arguments.concurrency

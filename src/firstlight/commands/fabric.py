@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight fabric read`: what is wrong with fabric ports, from what tools on the hosts printed."""
+"""`firstlight fabric read`: find faults of fabric ports in captured tool output."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from firstlight.fabric_view import show
 from firstlight.options import add_json_option
 
 LARGEST = 8 << 20
-"""Bytes of a capture; what is larger is a log or an image, and is not read into memory."""
+"""Maximum size of a capture in bytes; a larger file is a log or an image, and is not read into memory."""
 TOOLS = "ethtool, ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev, `ip addr`, files of /sys/class/infiniband"
 TWINS_PROFILE = "gb10"
 
 
 class UnreadableError(UsageError):
-    """A capture that cannot be used."""
+    """The capture cannot be used."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,7 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, evaluate, print, and say with the status whether something is wrong."""
+    """Read and evaluate the captures and print the result; the exit status says whether there is a fault."""
     texts = [_text(name) for name in arguments.files or ["-"]]
     document = read(texts, _expected(arguments, texts))
     if not document["tools"]:
@@ -80,7 +80,7 @@ def _where(files: Sequence[str]) -> str:
 
 
 def _text(name: str) -> str:
-    """A capture, whatever its encoding: what cannot be decoded is no part of a tool's output."""
+    """Decode a capture in any encoding; bytes that cannot be decoded are not part of a tool's output."""
     try:
         if name == "-":
             data = sys.stdin.buffer.read(LARGEST + 1)
@@ -98,7 +98,7 @@ def _text(name: str) -> str:
 
 
 def _expected(arguments: argparse.Namespace, texts: Sequence[str]) -> Expected:
-    """What the profile says; without one that is named, a GB10 system is recognised by its ports."""
+    """Return the expectations of the named profile; without --hardware, a GB10 system is recognised by its ports."""
     profile = arguments.hardware or (TWINS_PROFILE if looks_like_twins(texts) else None)
     if profile is None:
         return Expected()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight fit`: whether a model fits, from its config.json and the memory of the GPUs; nothing is contacted."""
+"""`firstlight fit`: compute whether a model fits, from its config.json and the GPU memory; contacts no host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that asks about a model on GPUs."""
+    """Add the options shared by all commands about a model on GPUs."""
     parser.add_argument("model", metavar="MODEL", help="name in the catalog, or path of a config.json or its directory")
     parser.add_argument("--hardware", required=True, help="profile in the catalog, such as h100-sxm-8 or gb10")
     parser.add_argument("--gpus", type=int, required=True, help="all GPUs; more than a host has means several hosts")
@@ -71,18 +71,18 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known at the end: the document for programs, and what a person is told beside it."""
+    """The result: the document for programs, and additional values for the terminal output."""
 
     document: dict[str, Any]
     model: str
     hardware: str
     gpus: int
     variants: tuple[str, ...] = ()
-    """Other models of the catalog, of the same dimensions, that would fit."""
+    """Other models of the catalog with the same dimensions that would fit."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute, print, and say with the status whether it fits."""
+    """Compute and print the result; the exit status says whether the model fits."""
     answer = compute(load_catalog(arguments), arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(answer.document, indent=2) + "\n")
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def load_catalog(arguments: argparse.Namespace) -> catalogs.Catalog:
-    """The catalog, with the site's in front of it."""
+    """Load the built-in catalog, overridden by the site's own."""
     try:
         return catalogs.load_catalog([*arguments.catalog, catalogs.BUILT_IN])
     except catalogs.CatalogError as error:
@@ -102,7 +102,7 @@ def load_catalog(arguments: argparse.Namespace) -> catalogs.Catalog:
 def find_asked(
     catalog: catalogs.Catalog, arguments: argparse.Namespace, errors: PlanErrors
 ) -> tuple[ModelShape | None, Mapping[str, Any] | None, str, list[str]]:
-    """The model and the hardware that the arguments name, the model's name, and notes about it."""
+    """Return the requested model's shape, the hardware profile, the model's name, and notes about it."""
     notes = []
     config, name, note = find_config(arguments.model, catalog["models"], errors)
     if note:
@@ -120,7 +120,7 @@ def find_asked(
 
 
 def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
-    """What fits; whatever is wrong is in the document's errors."""
+    """Return what fits; problems are listed in the document's `errors`."""
     errors = PlanErrors()
     shape, hardware, name, notes = find_asked(catalog, arguments, errors)
     if shape is None or hardware is None:
@@ -135,7 +135,7 @@ def compute(catalog: catalogs.Catalog, arguments: argparse.Namespace) -> Answer:
 def find_config(
     model: str, models: Mapping[str, Mapping[str, Any]], errors: PlanErrors
 ) -> tuple[Mapping[str, Any] | None, str, str | None]:
-    """The model's config, its name, and a note about the name."""
+    """Return the model's config, its name, and a note about the name."""
     entry, note = find_entry(models, model)
     if entry is not None:
         return _config_of(entry, errors), str(entry["name"]), note
@@ -157,10 +157,10 @@ def find_config(
 
 
 def _name_of(path: Path) -> str:
-    """What to call a model of which only the path is known: its directory, or a file of another name by that."""
+    """Return a name for a model known only by its path: its directory, or the stem of a file not named config.json."""
     try:
         whole = path.resolve()
-    except (OSError, RuntimeError):  # a link that leads to itself
+    except (OSError, RuntimeError):  # a symlink loop
         whole = path.absolute()
     if path.is_dir():
         return plain(whole.name, 80)
@@ -185,7 +185,7 @@ def _config_of(entry: Mapping[str, Any], errors: PlanErrors) -> Mapping[str, Any
 
 
 def default_tensor_parallel(shape: ModelShape, gpus: int, pipeline_parallel: int) -> int:
-    """All GPUs of a stage where that is legal, else the largest legal size that divides their number."""
+    """Return the number of GPUs of a stage if that is legal, else the largest legal size that divides it."""
     stage = max(1, min(gpus, 65_536) // max(1, pipeline_parallel))
     return max((one for one in legal_tensor_parallel(shape, stage) if stage % one == 0), default=1)
 
@@ -197,7 +197,7 @@ def find_fit(
     errors: PlanErrors,
     speculative_tokens: int = 0,
 ) -> Fit:
-    """What the GPUs hold of the model, with everything that is wrong."""
+    """Compute how the model fits on the GPUs, with all errors."""
     ranks = arguments.tensor_parallel
     if ranks is None:
         ranks = default_tensor_parallel(shape, arguments.gpus, arguments.pipeline_parallel)
@@ -238,7 +238,7 @@ def _variants(
     hardware: Mapping[str, Any],
     arguments: argparse.Namespace,
 ) -> tuple[str, ...]:
-    """Entries of the same dimensions, quantised otherwise, that would fit these GPUs."""
+    """Return the names of catalog models with the same dimensions but another quantisation that fit these GPUs."""
     fitting = []
     for other, entry in sorted(catalog["models"].items()):
         if other == name or not entry.get("config"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight flags`: which flags of a command line a pinned engine knows, and what to write for those it does not."""
+"""`firstlight flags`: check a command line against a pinned engine's flags, and suggest replacements."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, print, and say with the status whether the engine would refuse."""
+    """Check the command line and print the result; the exit status says whether the engine would reject it."""
     words = _take_options(arguments)
     directories = [*(directory / "engines" for directory in arguments.catalog), ENGINES]
     try:
         document = check(directories, arguments.engine, words)
     except CatalogError as error:
         raise UsageError(str(error)) from error
-    if sys.stdout is not None:  # closed by who called; the status still says it
+    if sys.stdout is not None:  # stdout was closed by the caller; the exit status still counts
         sys.stdout.write(json.dumps(document, indent=2) + "\n" if arguments.json else _page(document))
     return REFUSED if document["errors"] else DONE
 
 
 def _take_options(arguments: argparse.Namespace) -> list[str]:
-    """The words after the two dashes; options of our own may stand between the engine and those."""
+    """Return the words after `--`; our own options may also appear between the engine and `--`."""
     words: list[str] = arguments.words
     end = words.index("--") if "--" in words else len(words)
     own = argparse.ArgumentParser(prog="firstlight flags", add_help=False, allow_abbrev=False)
@@ -84,7 +84,7 @@ def _take_options(arguments: argparse.Namespace) -> list[str]:
 
 
 def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, Any]:
-    """What is found about a command line, for programs."""
+    """Check a command line and return the findings as a document."""
     errors = PlanErrors()
     name, _, version = engine.partition("==")
     name, version = engine_name(name), version.strip()

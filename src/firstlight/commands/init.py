@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight init`: an inventory to begin with, of one kind of hardware or of the nodes that were found."""
+"""`firstlight init`: write a starter inventory for a kind of hardware, or for discovered nodes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ KINDS = {
     "h100x8": "one node with eight H100 SXM",
     "h200x8": "one node with eight H200 SXM",
 }
-"""What there is under scaffold/, in the order `--help` lists it."""
+"""The directories under scaffold/, in the order `--help` lists them."""
 CONFIGURATION = "ansible.cfg"
-"""Beside the kinds: what Ansible is to be told wherever it runs, as the checkout's own tells it."""
+"""Shared by all kinds: the Ansible settings to use with the inventory, the same as those of the checkout."""
 RACK, VARIABLES = Path("rack.yml"), Path("group_vars/all.yml")
 ACCOUNT = "# The account that Ansible logs in as"
-"""Begins the last part of every group_vars/all.yml; for nodes that were found, it is known."""
+"""The first line of the last section of every group_vars/all.yml, which is rewritten for discovered nodes."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -59,7 +59,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the files, and say what to do with them."""
+    """Write the files and print the next steps."""
     from firstlight.console import safe
 
     if arguments.nodes is None and (arguments.user or arguments.key):
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines[-1] += "no host is contacted:"
     lines += [f"  ansible-inventory -i {shown} --graph", f"  firstlight plan -i {shown}"]
     if not (Path(CONFIGURATION).exists() or os.environ.get("ANSIBLE_CONFIG")):
-        # Ansible looks for it where it is run, not beside the inventory.
+        # Ansible looks for its configuration in the current directory, not next to the inventory.
         lines.append(
             f"Run Ansible in {shown}, or with ANSIBLE_CONFIG={shlex.quote(str(arguments.directory.absolute()))}"
             f"/{CONFIGURATION}, so that it reads the settings there."
@@ -92,21 +92,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def scaffold(kind: str, directory: Path, replaced: Mapping[Path, str] | None = None) -> list[Path]:
-    """The files of this kind, written into the directory, some of them with another text."""
+    """Write the files of this kind to the directory, with alternative text for those in `replaced`."""
     _check_empty(directory)
     written: list[Path] = []
     for source in (*_files(SCAFFOLD / kind), SCAFFOLD / CONFIGURATION):
         name = source.relative_to(SCAFFOLD if source.name == CONFIGURATION else SCAFFOLD / kind)
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("x", encoding="utf-8") as stream:  # never over a file that came up meanwhile
+        with target.open("x", encoding="utf-8") as stream:  # never overwrite a file created in the meantime
             stream.write((replaced or {}).get(name) or source.read_text(encoding="utf-8"))
         written.append(target)
     return written
 
 
 def _found(kind: str, path: Path) -> tuple[FoundRack, Sequence[str]]:
-    """The rack of the nodes in the list, and what is to be said of it."""
+    """Return the rack of the listed nodes, and notes about it."""
     import yaml
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import BUILT_IN, load_catalog
 
@@ -151,7 +151,7 @@ def _files(directory: Path) -> Iterator[Path]:
 def _check_empty(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory} is a file; expected a new or empty directory: choose another name")
-    # Keys are pinned before there is an inventory: they are what bootstrap leaves there.
+    # Host keys are pinned before there is an inventory, so bootstrap leaves that file behind.
     found = sorted(path.name for path in directory.iterdir() if path.name != KNOWN_HOSTS) if directory.exists() else []
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

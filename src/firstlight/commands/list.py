@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight list`: what an inventory may name, from the catalog."""
+"""`firstlight list`: list the catalog names that an inventory may use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load, list."""
+    """Load the catalog and print the rows of the requested kind."""
     directories = [*arguments.catalog, catalogs.BUILT_IN]
     try:
         catalog = catalogs.load_catalog(directories)
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sentence(row: Row) -> str:
-    """The facts of a row, then what it is."""
+    """Return the description of a row, followed by its other fields."""
     facts = [
         f"{key.replace('_', ' ')} {_said(value)}" for key, value in row.items() if key not in ("name", "description")
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight logs`: what serves wrote, on all hosts, by time."""
+"""`firstlight logs`: show the serving logs of all hosts, ordered by time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, show, and go on where that was asked for."""
+    """Read and show the logs, repeatedly with --follow."""
     printer = Printer(as_json=arguments.json)
     end = time.monotonic() + arguments.period
     cursors: dict[str, str] = {}
@@ -80,10 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def settings(arguments: argparse.Namespace, cursors: Mapping[str, str]) -> dict[str, Any]:
-    """What the playbook is told. Whoever asks for a time wants all of it, within reason."""
+    """The extra variables of the playbook. With --since, the default line limit is much higher."""
     lines = arguments.lines or (MANY_LINES if arguments.since else 200)
     if cursors:
-        # How many had been asked for at the beginning; what came since is wanted whole.
+        # The number of lines applies to the first read; later reads fetch everything new.
         lines = max(lines, MANY_LINES)
     own: dict[str, Any] = {"logs_lines": lines, "logs_since": arguments.since or ""}
     if arguments.unit:

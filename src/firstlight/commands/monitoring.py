@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight monitoring`: what a monitoring host needs to read and show a cluster, as files."""
+"""`firstlight monitoring`: write the files with which a monitoring host scrapes and displays a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the files and say which."""
+    """Write the files and print their paths."""
     from firstlight.inventory import InventoryError, read_inventory
     from firstlight.monitoring_files import files
 

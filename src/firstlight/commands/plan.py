@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight plan`: what would be done to every host and what is expected of it, on paper."""
+"""`firstlight plan`: compute what would be done to every host and what is expected of it, without contacting any."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan, print, and say with the status whether it is refused."""
-    # Next to nothing of a plan is garbage before the command ends: looking for it took a tenth of the time.
+    """Compute and print the plan; the exit status says whether it is refused."""
+    # A plan creates almost no garbage before the command ends, and collecting it took a tenth of the time.
     gc.disable()
     try:
         return _plan(arguments)
@@ -68,7 +68,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """A plan that was saved earlier."""
+    """Load a plan saved earlier with --json."""
     remedy = "save one with `firstlight plan --json > FILE`"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight quality`: whether a cluster still gives the answers that were accepted."""
+"""`firstlight quality`: check whether a cluster still gives the accepted answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the playbook, then tell by the assessment how it went."""
+    """Run the playbook, then return the exit status of its assessment."""
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
         file = Path(scratch) / "assessment.json"
         words = playbook_words("quality.yml", arguments, settings(arguments, file))
@@ -53,14 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def exit_status(status: str) -> int:
-    """Worse is wrong; what could not be compared is left open."""
+    """Return FAILED if the answers became worse, and OPEN if they could not be compared."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.assessment import PASSED, WORSE
 
     return DONE if status in PASSED else FAILED if status == WORSE else OPEN
 
 
 def settings(arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
-    """What the playbook is told: only what was asked for, so that variables of the inventory hold."""
+    """The extra variables of the playbook: only explicit options, so that inventory variables still apply."""
     asked = {
         "quality_accept": arguments.accept,
         "quality_reference": os.path.abspath(arguments.reference) if arguments.reference else "",

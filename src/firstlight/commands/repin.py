@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight repin`: move a cluster to another stack release; with --plan only on paper."""
+"""`firstlight repin`: move a cluster to another stack release; with --plan, only show the effect."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare the two plans and print, or hand over to the playbook."""
+    """Compare the two plans and print the result, or run the playbook."""
     if not arguments.plan:
         from firstlight.playbooks import playbook_words, run_playbook
 
         return run_playbook(playbook_words("repin.yml", arguments, {"stack": arguments.stack}))
-    from firstlight.inventory import Asked, plan_inventory  # first: it prepares Ansible's way to import collections
+    from firstlight.inventory import Asked, plan_inventory  # first: it sets up Ansible's collection import hook
     from firstlight.repin_view import on_paper, show
 
     present, wanted = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight report`: the page that the owner of a cluster signs, made from what was recorded."""
+"""`firstlight report`: generate the acceptance report that the owner of a cluster signs, from recorded results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIRECTORY = "reports"
 ACCEPTED = "accepted.json"
 PAGE = "report.html"
 SHOWN = 12
-"""Reasons that are shown in a terminal."""
+"""Maximum number of reasons shown in the terminal."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make a report, or look at one."""
+    """Make a report, or check, compare or re-render existing ones."""
     if arguments.check:
         return _check(Path(arguments.check))
     if arguments.compare:
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _finish(arguments: argparse.Namespace, document: Mapping[str, Any], kept: Path | None) -> int:
-    """Write the page, say what it comes to, and keep it as the accepted one where that is asked for."""
+    """Write the page, print the verdict, and with --accept keep the report as the accepted one."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import render
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.verdict import (
         ACCEPTED as GOOD,
@@ -116,9 +116,9 @@ def _show(document: Mapping[str, Any], page: Path) -> None:
     print(f"written to {page}")
 
 
-# --- making one ----------------------------------------------------------------------------------------------------
+# --- making a report --------------------------------------------------------------------------------------------
 def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
-    """Gather, put together what was recorded, and keep the document beside the benchmarks."""
+    """Gather the facts, combine them with recorded results, and save the document beside the benchmarks."""
     from importlib.metadata import version
 
     from firstlight.inventory import plan_inventory
@@ -169,7 +169,7 @@ def _made(arguments: argparse.Namespace) -> tuple[dict[str, Any], Path]:
 def _verdict(
     plan: ClusterPlan, benchmark: Mapping[str, Any] | None, observations: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The benchmark's verdict; none where there is no benchmark, or one that cannot be evaluated."""
+    """Return the benchmark's verdict, or None if there is no benchmark or it cannot be evaluated."""
     try:
         return plan.verdict(benchmark, observations) if benchmark else None
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -177,7 +177,7 @@ def _verdict(
 
 
 def _gathered(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the playbook wrote: hosts that do not answer, or are not right, are part of it."""
+    """Run the playbook and return its document, which also covers unreachable and faulty hosts."""
     from firstlight.playbooks import playbook_words, run_playbook
 
     with tempfile.TemporaryDirectory(prefix="firstlight-") as scratch:
@@ -204,14 +204,14 @@ def _cluster(plan: ClusterPlan, inventory: list[str]) -> str:
 
 
 def _directory(cluster: str) -> Path:
-    """Where the reports of a cluster are kept."""
+    """Return the directory with the reports of a cluster."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help import state_directory
 
     return state_directory(cluster) / DIRECTORY
 
 
 def _newest_first(directory: Path, *keys: str) -> Iterator[dict[str, Any]]:
-    """The documents there that are finished, or have these keys, the newest first; what cannot be read is none."""
+    """Yield the finished documents (or those with all `keys`), newest first; skip unreadable files."""
     for path in sorted(directory.rglob("*.json"), key=lambda one: one.name, reverse=True):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
@@ -225,7 +225,7 @@ def _accepted(path: Path) -> dict[str, Any] | None:
     return _read(path) if path.is_file() else None
 
 
-# --- looking at some -----------------------------------------------------------------------------------------------
+# --- examining reports ------------------------------------------------------------------------------------------
 def _check(path: Path) -> int:
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.page import PageError, check
 
@@ -260,7 +260,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _newest(path: Path) -> Path:
-    """The file itself, or of a directory the newest report in it: their names begin with the time."""
+    """Return the path itself, or the newest report in a directory; file names begin with the time."""
     if not path.is_dir():
         return path
     listed = sorted(one for one in path.glob("*.json") if one.name != ACCEPTED)
@@ -279,7 +279,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Write it whole or not at all."""
+    """Write the file atomically."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight status`: how a cluster serves, in one screen."""
+"""`firstlight status`: show how a cluster serves, on one screen."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, show, and say with the status how it is."""
+    """Query and show the status, and return it as the exit status."""
     if arguments.watch:
         return _watch(arguments)
     document = _look(arguments)
@@ -62,7 +62,7 @@ def _look(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    """The same screen over and over, or in a pipe one status after the other; the last one's is the command's."""
+    """Redraw the screen in a loop, or append each status to a pipe; return the exit status of the last one."""
     status = STATUS[UNKNOWN]
     with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         tell = _teller(arguments, stack)
@@ -79,13 +79,13 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _teller(arguments: argparse.Namespace, stack: contextlib.ExitStack) -> Callable[[dict[str, Any] | str], None]:
-    """What shows a look, or why there was none."""
+    """Return a function that displays a status document, or the reason why there is none."""
     if sys.stdout.isatty() and not arguments.json:
         console = open_console()
         live = stack.enter_context(Live(console=console, auto_refresh=False, screen=False))
 
         def redraw(told: dict[str, Any] | str) -> None:
-            console.size = open_console().size  # the window may have become another
+            console.size = open_console().size  # the window may have been resized
             if isinstance(told, str):
                 live.update(Text(f"firstlight: {safe(told)}"), refresh=True)
             else:

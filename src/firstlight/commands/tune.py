@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight tune`: other settings of serving, one at a time, of which is kept what is faster and answers as well."""
+"""`firstlight tune`: try serving settings one at a time, and keep those that are faster with equally good answers."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 class _CutOffError(FirstlightError):
-    """Ended in the middle: the same command again would be refused."""
+    """The run was cut off: repeating the same command would be refused."""
 
     status = INTERRUPTED
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Begin, go on with, or undo a run."""
+    """Begin, resume or restore a run."""
     from firstlight.trials import Kept, read_cluster
 
     if arguments.resume and (arguments.ladder or arguments.workload or arguments.streams or arguments.repeats):
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _begun(arguments: argparse.Namespace, cluster: Any, kept: Any) -> dict[str, Any]:
-    """A new run; with --check only on paper."""
+    """Return the document of a new run; with --check, only planned."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.load import CatalogError
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import RUNNING, Run, new_document
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import USUAL, load_ladder
@@ -106,7 +106,7 @@ def _begun(arguments: argparse.Namespace, cluster: Any, kept: Any) -> dict[str, 
         arguments.repeats,
         conversations=bool(arguments.conversations),
     )
-    # A workload of the catalog may be measured once; one run has no spread to compare with.
+    # A catalog workload may be measured just once, but a single run has no spread to compare with.
     workload = dataclasses.replace(workload, repeats=max(2, workload.repeats))
     if arguments.streams:
         ladder = ladder.at_fixed_load()
@@ -130,7 +130,7 @@ def _begun(arguments: argparse.Namespace, cluster: Any, kept: Any) -> dict[str, 
 
 
 def _on_paper(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -> dict[str, Any]:
-    """Which rungs are legal, each on top of the baseline; which of the others would be kept nobody knows yet."""
+    """Plan each rung on top of the baseline to see which are legal; which ones would be kept is not known yet."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import PLAN, Step, record
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import merged, settings
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
@@ -148,7 +148,7 @@ def _on_paper(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]
 
 
 def _plan_start(trial: Any, document: dict[str, Any]) -> None:
-    """Raises UsageError where what a ladder starts from is not legal."""
+    """Raises UsageError if the ladder's baseline is not legal."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs import settings
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.trial import RungError
 
@@ -178,7 +178,7 @@ def _trial(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
     from firstlight.trials import PlaybookTrial
 
     bench = {
-        # Figures of a former run are not those of this one.
+        # Figures of an earlier run do not apply to this one.
         "bench_resume": "auto" if arguments.resume else "never",
         "bench_in_service": arguments.in_service,
         "bench_conversations": os.path.abspath(arguments.conversations) if arguments.conversations else "",
@@ -216,7 +216,7 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
 
 
 def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
-    """Serve what was served before the last run, also where the inventory has been changed since."""
+    """Serve the settings from before the last run, even if the inventory has changed since."""
     from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.journal import (
         FORMER,
         RUNNING,
@@ -252,7 +252,7 @@ def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
 
 
 def _again(arguments: argparse.Namespace, option: str) -> str:
-    """The command for another step of the same run. Extra variables may hold secrets, and are not repeated."""
+    """Return the command for another step of the same run, without extra variables, as they may contain secrets."""
     words = ["firstlight", "tune", *(word for one in arguments.inventory for word in ("-i", one)), option]
     if option == "--resume":
         measured = (("--in-service", arguments.in_service), ("--conversations", arguments.conversations))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight up`: a look first, and site.yml where that does not suffice."""
+"""`firstlight up`: check the cluster first, and run site.yml only if needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Done where a look shows that nothing is to be done; else the playbook, in this terminal."""
+    """Return DONE if a check finds nothing to do; otherwise run the playbook in this terminal."""
     more = options(arguments)
     if not more and not arguments.extra_vars and is_right(arguments):
         return DONE
@@ -43,23 +43,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def options(arguments: argparse.Namespace) -> list[str]:
-    """The options that ansible-playbook takes in the same words."""
+    """Return the options that are passed on to ansible-playbook unchanged."""
     words = [f"--tags={value}" for value in arguments.tags] + [f"--skip-tags={value}" for value in arguments.skip_tags]
     words += [f"--{option}" for option in ("check", "diff") if vars(arguments)[option]]
     return [*words, *(["-" + "v" * arguments.verbose] if arguments.verbose else [])]
 
 
 def is_right(arguments: argparse.Namespace) -> bool:
-    """Whether every host is as its plan has it and the server answers; says what is not, and so is left to site.yml."""
+    """Return whether every host matches its plan and the server answers; print each reason why site.yml must run."""
     use_own_settings()
-    gc.disable()  # as for a plan: next to nothing of it is garbage
+    gc.disable()  # as for a plan: it creates almost no garbage
     try:
-        import firstlight.inventory  # noqa: F401 - first: it prepares Ansible's own way to import collections
+        import firstlight.inventory  # noqa: F401 - first: it sets up Ansible's collection import hook
         from firstlight.looking import read, reasons_to_run
 
         reasons = reasons_to_run(read(arguments))
     except FirstlightError:
-        return False  # what cannot be read, or is refused, the playbook says
+        return False  # the playbook itself reports what cannot be read or is refused
     finally:
         gc.enable()
     for reason in reasons:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`firstlight verify`: every host beside its plan, in the time of one connection."""
+"""`firstlight verify`: compare every host with its plan, in the time of a single connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAYBOOK = "verify.yml"
 FABRIC = "fabric_network"
 OF_THE_PLAYBOOK = ("verify_bandwidth", "verify_weights", "verify_compute")
 PICTURES = "verify_pictures"
-"""Variables that ask for more than a look where they are true, and a directory that does where it is given."""
+"""Variables that require the playbook: booleans in OF_THE_PLAYBOOK when true, and a directory here when set."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,10 +47,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, say what was found, and whether all of it is right."""
+    """Check the hosts and print the findings; the exit status says whether everything matches."""
     use_own_settings()
-    gc.disable()  # as for a plan: next to nothing of it is garbage
-    import firstlight.inventory  # noqa: F401 - first: it prepares Ansible's own way to import collections
+    gc.disable()  # as for a plan: it creates almost no garbage
+    import firstlight.inventory  # noqa: F401 - first: it sets up Ansible's collection import hook
     from firstlight.looking import read, show
     from firstlight.verifying import verify
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _by_playbook(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    """Have the playbook look, which can do more; its records are printed where they are asked for."""
+    """Run the playbook, which supports more checks, and print its records with --json."""
     from firstlight.playbooks import playbook_words, run_playbook
 
     told: dict[str, Any] = {"verify_roles": arguments.role} if arguments.role else {}
@@ -84,7 +84,7 @@ def _by_playbook(arguments: argparse.Namespace, cluster: Cluster) -> int:
         file = Path(scratch) / "records.json"
         words = playbook_words(PLAYBOOK, arguments, told | {"verify_report": str(file)})
         status = run_playbook(words, stdout=sys.stderr)
-        # Without it the playbook ended before it knew anything, and has said why.
+        # If the file is missing, the playbook ended before the checks and has printed why.
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
     report = cluster.value("verify_report")
     if text and report:

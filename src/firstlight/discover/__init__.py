@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which machines are on the management network, and what they are. Nothing is installed and nothing is changed."""
+"""Find and identify the machines on the management network, without installing or changing anything."""

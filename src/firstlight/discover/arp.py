@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking who has an address: the one way to see two machines with the same one. The frames are pure, `sweep` sends."""
+"""ARP requests, the only way to see two machines with one address. Frames are pure functions; `sweep` sends them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .network import Port
 _ETHERTYPE, _REQUEST, _REPLY = 0x0806, 1, 2
 _FRAME = struct.Struct("!6s6sHHHBBH6s4s6s4s")
 _PACE_SECONDS = 0.002
-"""Between two questions: a burst overflows the queues of small switches."""
+"""Pause between two requests: a burst overflows the queues of small switches."""
 
 
 def request(port: Port, address: str) -> bytes:
-    """The frame that asks everybody on the network for one address."""
+    """Build the broadcast frame that requests one address."""
     mac = bytes.fromhex(port.mac.replace(":", ""))
     own, wanted = ipaddress.IPv4Address(port.address).packed, ipaddress.IPv4Address(address).packed
     return _FRAME.pack(
@@ -28,7 +28,7 @@ def request(port: Port, address: str) -> bytes:
 
 
 def parse_reply(frame: bytes) -> tuple[str, str] | None:
-    """Address and MAC of the sender of an answer; None for any other frame."""
+    """Parse the sender's address and MAC from an ARP reply; None for any other frame."""
     if len(frame) < _FRAME.size:
         return None
     _, _, ethertype, _, protocol, _, _, operation, mac, address, _, _ = _FRAME.unpack(frame[: _FRAME.size])
@@ -38,9 +38,9 @@ def parse_reply(frame: bytes) -> tuple[str, str] | None:
 
 
 def sweep(port: Port, addresses: Sequence[str], seconds: float = 1.5) -> dict[str, list[str]]:
-    """Address -> everybody who answered for it. Only addresses of the port's own network are asked for.
+    """Return, by address, all MACs that answered for it. Only addresses in the port's own network are requested.
 
-    Raises PermissionError where this user may not send frames.
+    Raises PermissionError if this user may not send raw frames.
     """
     wanted = [one for one in addresses if ipaddress.IPv4Address(one) in port.network and one != port.address]
     found: dict[str, list[str]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding machines and looking at them: every source adds what it knows, and none has to be there."""
+"""Find and inspect machines: every source adds what it knows, and each source is optional."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .probe import Machine
 
 @dataclass
 class Candidate:
-    """An address, who is there, and how that is known."""
+    """An address, the machine that uses it, and how it was found."""
 
     address: str
     macs: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Candidate:
 
 
 def own_port(name: str) -> Port:
-    """The interface of this machine. Raises UsageError."""
+    """Return the named interface of this machine. Raises UsageError."""
     port = parse_port(_said("ip", "-j", "addr", "show"), name)
     if port is None:
         raise UsageError(
@@ -56,7 +56,7 @@ def own_port(name: str) -> Port:
 
 @dataclass
 class Findings:
-    """Candidates among the wanted addresses, and what could not be asked."""
+    """Candidates among the wanted addresses, and the sources that were not available."""
 
     port: Port | None
     wanted: set[str]
@@ -73,7 +73,7 @@ class Findings:
         one.macs += [mac for mac in macs if mac not in one.macs]
 
     def ask_network(self, port: Port, addresses: Sequence[str]) -> None:
-        """Ask aloud: packets go to the port's own network."""
+        """Query the port's own network actively, with ARP and multicast DNS."""
         try:
             for address, macs in arp.sweep(port, addresses).items():
                 self.add(address, "ARP", macs)
@@ -86,10 +86,10 @@ class Findings:
             self.missing.append(f"mDNS ({error})")
 
     def ask_this_machine(self) -> None:
-        """What this machine knows already."""
+        """Read this machine's neighbour table and LLDP."""
         for address, macs in parse_neighbours(_said("ip", "-j", "-4", "neigh", "show")).items():
             known = self.found.get(address)
-            # The table may hold who had the address before: an answer of now counts more.
+            # The table may still list the previous owner of an address: a current ARP reply takes precedence.
             self.add(address, "neighbours", () if known and known.macs else macs)
         if not shutil.which("lldpctl"):
             self.missing.append("LLDP (no lldpctl here)")
@@ -100,7 +100,7 @@ class Findings:
 
 
 def find(port: Port | None, addresses: Sequence[str], named: Sequence[str]) -> tuple[dict[str, Candidate], list[str]]:
-    """Candidates among the addresses and what could not be asked. `named` are there whether they answer or not."""
+    """Return candidates and unavailable sources. Addresses in `named` are candidates whether they answer or not."""
     findings = Findings(port, set(addresses))
     for address in named:
         findings.add(address, "list")
@@ -118,7 +118,7 @@ def _said(*words: str) -> str:
 def look(
     found: dict[str, Candidate], others: Sequence[str], port: int, trusted: Trust, who: Credentials | None
 ) -> list[Candidate]:
-    """The candidates in the order of their addresses, and those of the other addresses that answer SSH."""
+    """Inspect the candidates and the other addresses that answer SSH, and return them sorted by address."""
 
     def one(candidate: Candidate) -> None:
         key = shown_key(candidate.target, port, trusted)
@@ -157,7 +157,7 @@ def _read(candidate: Candidate, port: int, trusted: Trust, who: Credentials) -> 
 
 
 def _compare(candidates: Sequence[Candidate]) -> None:
-    """Two machines at one address, and one serial number at two."""
+    """Add faults for several machines at one address, and for one serial number at several addresses."""
     owners: dict[str, list[str]] = {}
     for one in candidates:
         if len(one.macs) > 1:
@@ -172,7 +172,7 @@ def _compare(candidates: Sequence[Candidate]) -> None:
 
 
 def as_document(candidate: Candidate, hardware: str | None, cages: dict[int, str]) -> dict[str, Any]:
-    """Everything that is known of a candidate, for programs."""
+    """Return everything known about a candidate as a document."""
     return {
         "address": candidate.address,
         "name": name_of(candidate),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine against the catalog's hardware profiles: which it is, which it cannot be, cabled cages. Pure."""
+"""Compare a machine with the catalog's hardware profiles: matches, contradictions, cabled cages. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Profiles = Mapping[str, Mapping[str, Any]]
 
 
 def contradictions(machine: Machine, profile: Mapping[str, Any]) -> list[str]:
-    """What of the machine cannot be of this profile; without a driver, only what the PCI bus tells is known."""
+    """Return why the machine cannot have this profile; without a driver, only the PCI bus provides evidence."""
     found = []
     wanted = profile["gpus"]
     if profile.get("gpus_vary"):
@@ -25,21 +25,21 @@ def contradictions(machine: Machine, profile: Mapping[str, Any]) -> list[str]:
     others = sorted({name for name in machine.gpu_names if name != profile["gpu_name"]})
     if others:
         found.append(f"{', '.join(others)}, not {profile['gpu_name']}")
-    # Those of a guest may be its host's: which it is, shows once its GPUs can be asked.
+    # In a guest, NVSwitches may belong to its host: the profile becomes clear once the GPUs can be queried.
     if bool(machine.nvswitches) != _has_switches(profile) and (machine.nvswitches or not machine.virtual):
         found.append(f"{machine.nvswitches or 'no'} NVSwitches")
     return found
 
 
 def _has_switches(profile: Mapping[str, Any]) -> bool:
-    """Whether NVSwitches are on the bus of such a machine."""
+    """Return whether such a machine shows NVSwitches on its PCI bus."""
     return bool(profile["nvswitch"]) and profile.get("fabric_manager") != BY_HOST
 
 
 def profile_of(machine: Machine, profiles: Profiles) -> str | None:
-    """The one profile that the machine can be; None without GPU names, or where several fit.
+    """Return the only profile that matches the machine; None without GPU names, or if several match.
 
-    A board of four and four GPUs of a larger one in a virtual machine differ in nothing but the way between the GPUs.
+    A four-GPU board and four GPUs of a larger board in a virtual machine differ only in the path between GPUs.
     """
     if not machine.gpu_names:
         return None
@@ -56,7 +56,7 @@ def profile_of(machine: Machine, profiles: Profiles) -> str | None:
 
 
 def cages(machine: Machine, profile: Mapping[str, Any] | None) -> dict[int, str]:
-    """Cage -> `cabled`, `empty`, or `off` where its ports are switched off and cannot tell."""
+    """Return the state of each cage: `cabled`, `empty`, or `off` if its ports are down and the state is unknown."""
     states: dict[int, set[bool | None]] = {}
     links = {link.name: link for link in machine.links}
     for port in ((profile or {}).get("fabric") or {}).get("ports") or []:

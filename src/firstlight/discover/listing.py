@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was found as the list of nodes that bootstrap and the rack inventory take.
+"""Turn the discovered machines into the node list that bootstrap and the rack inventory take.
 
-A list that is there is gone on with: a machine keeps the name and the place that it has, whatever address is lower.
+An existing list is extended: a known machine keeps its name and position, even if another has a lower address.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Found = Mapping[str, Any]
 
 
 def nodes_document(found: Sequence[Found], prefix: str | None, known: Sequence[Target] = ()) -> dict[str, Any]:
-    """The list of nodes; with a prefix the new ones take the free places in the order of their addresses.
+    """Return the list of nodes; with a prefix, new nodes take the free positions in the order of their addresses.
 
-    Nodes of `known` that were not found now stay as they are: a machine that is off is not gone.
+    Nodes of `known` that were not found this time stay unchanged: a machine that is off is not gone.
     """
     good = [_as_target(one) for one in found if one["host_key"] and not one["faults"]]
     seen = {number: match for number, one in enumerate(known) if (match := _same(one, good))}
     nodes = [_entry(seen.get(number, one), one.name, one.position) for number, one in enumerate(known)]
     places = _free(known, prefix or "")
-    # What a machine calls itself is its own word: it takes no name that another one has or wants.
+    # A host name is self-reported, so it must not collide with a name that is in use or claimed by another machine.
     taken = Counter([*(one.name for one in known), *(one.name for one in good if one not in seen.values())])
     for one in good:
         if one not in seen.values():
@@ -47,7 +47,7 @@ def _as_target(one: Found) -> Target:
 
 
 def _same(known: Target, found: Sequence[Target]) -> Target | None:
-    """The same machine: by the first of these that both have."""
+    """Return the same machine among those found, matched by the first identifier that both have."""
     for one in found:
         for mine, other in ((known.serial, one.serial), (known.mac, one.mac), (known.address, one.address)):
             if mine and other:
@@ -58,7 +58,7 @@ def _same(known: Target, found: Sequence[Target]) -> Target | None:
 
 
 def _free(known: Sequence[Target], prefix: str) -> Iterator[int]:
-    """Places that nobody has, by number or by name."""
+    """Yield positions that are not taken, by number or by name."""
     places, names = {one.position for one in known}, {one.name for one in known}
     return (number for number in itertools.count(1) if number not in places and f"{prefix}{number}" not in names)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a node that lets us in, with commands that only read."""
+"""Inspect a node that accepts our login, with read-only commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .probe import ROOT_SCRIPT, SCRIPT, Machine, ProbeError, read_firmware, read
 
 
 def read_node(session: Session) -> Machine:
-    """What the node is. The serial number takes root: where there is no way to become it, it stays unknown."""
+    """Return the node's description. The serial number requires root; without it, the number stays unknown."""
     try:
         machine = read_machine(session.run(SCRIPT).out)
         if machine.serial is None or machine.product is None:

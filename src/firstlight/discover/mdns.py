@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who offers SSH by multicast DNS (RFC 6762). The packets are pure, `ask` sends one question and listens."""
+"""Find hosts that offer SSH over multicast DNS (RFC 6762). Packets are pure functions; `ask` sends one and listens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_RECORDS = 256
 
 
 def question(names: tuple[str, ...] = SERVICES) -> bytes:
-    """One packet that asks for all services; the answers come to the port it was sent from."""
+    """Build one packet that queries all services; answers return to its source port."""
     packet = struct.pack("!6H", 0, 0, len(names), 0, 0, 0)
     for name in names:
         labels = b"".join(bytes([len(label)]) + label.encode("ascii") for label in name.split("."))
@@ -28,7 +28,7 @@ def question(names: tuple[str, ...] = SERVICES) -> bytes:
 
 
 def parse_answer(packet: bytes) -> dict[str, str]:
-    """IPv4 address -> host name, of the hosts that the packet gives an address for. Raises ValueError when broken."""
+    """Parse IPv4 address -> host name from an answer's A records. Raises ValueError for a malformed packet."""
     try:
         _, flags, questions, *counts = struct.unpack_from("!6H", packet)
         if not flags & 0x8000:
@@ -51,7 +51,7 @@ def parse_answer(packet: bytes) -> dict[str, str]:
 
 
 def _name(packet: bytes, offset: int) -> tuple[str, int]:
-    """A name, which may go on at an earlier place of the packet, and where the packet goes on."""
+    """Decode a name, following compression pointers, and return it with the offset after it."""
     labels: list[str] = []
     after = None
     for _ in range(_MOST_JUMPS):
@@ -68,7 +68,7 @@ def _name(packet: bytes, offset: int) -> tuple[str, int]:
 
 
 def ask(port: Port, seconds: float = 1.5) -> dict[str, str]:
-    """Address -> name of the hosts of the port's own network that answered."""
+    """Query the port's own network and return the names of the hosts that answered, by address."""
     found: dict[str, str] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plug:
         plug.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(port.address))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine's own tools know of its neighbours: `ip -j neigh`, `ip -j addr`, `lldpctl -f json`. Pure."""
+"""Parsers for this machine's view of its neighbours: `ip -j neigh`, `ip -j addr`, `lldpctl -f json`. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_HOST = {"Bridge", "Router"}
 
 @dataclass(frozen=True)
 class Port:
-    """An interface of this machine: where it stands in its network."""
+    """An interface of this machine, with its address and network."""
 
     name: str
     mac: str
@@ -26,7 +26,7 @@ class Port:
 
 
 def parse_port(text: str, name: str) -> Port | None:
-    """The interface of that name in `ip -j addr`, where it is up and has an address. Raises ValueError."""
+    """Return the named interface in `ip -j addr`, or None if it has no IPv4 address. Raises ValueError."""
     for entry in parse_json_list(text, "ip -j addr"):
         if entry.get("ifname") != name:
             continue
@@ -38,7 +38,7 @@ def parse_port(text: str, name: str) -> Port | None:
 
 
 def parse_neighbours(text: str) -> dict[str, list[str]]:
-    """IPv4 address -> the MAC addresses that the kernel has seen there. Raises ValueError."""
+    """Parse IPv4 address -> MAC addresses from the kernel's neighbour table. Raises ValueError."""
     found: dict[str, list[str]] = {}
     for entry in parse_json_list(text, "ip -j neigh"):
         address, mac = entry.get("dst"), entry.get("lladdr")
@@ -54,7 +54,7 @@ def parse_neighbours(text: str) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Who is at the other end of a cable, as LLDP tells it."""
+    """The device at the other end of a cable, as reported by LLDP."""
 
     interface: str
     name: str
@@ -65,7 +65,7 @@ class Neighbour:
 
 
 def parse_lldp(text: str) -> list[Neighbour]:
-    """`lldpctl -f json`, which writes one thing plainly and several as a list. Raises ValueError for other text."""
+    """Parse `lldpctl -f json`, which prints a single item bare and several as a list. Raises ValueError otherwise."""
     if not text.strip():
         return []
     try:
@@ -80,7 +80,7 @@ def parse_lldp(text: str) -> list[Neighbour]:
 def _neighbour(interface: str, entry: Mapping[str, Any]) -> Neighbour:
     chassis_name, chassis = next(_items(entry.get("chassis") or {}), ("", {}))
     if "id" not in chassis and isinstance(entry.get("chassis"), Mapping) and "id" in entry["chassis"]:
-        chassis_name, chassis = "", entry["chassis"]  # a neighbour that does not tell its name
+        chassis_name, chassis = "", entry["chassis"]  # a neighbour that does not send its name
     identity = _mapping(chassis.get("id"))
     port = _mapping(entry.get("port"))
     capabilities = [_mapping(one) for one in _several(chassis.get("capability") or [])]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine is: one script that only reads and needs nothing but a shell, and what it printed, read. Pure."""
+"""Identify a machine: a read-only script that needs nothing but a shell, and parsers for its output. Pure functions."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ section serial; cat /sys/class/dmi/id/product_serial || dmidecode -s system-seri
 section product; cat /sys/class/dmi/id/product_name || dmidecode -s system-product-name
 section end
 """
-"""Firmware shows the serial number to root alone."""
+"""The serial number in firmware is readable by root only."""
 
 _DEVICE = re.compile(r"\bdev (?P<name>\S+)")
 
 
 @dataclass(frozen=True)
 class Link:
-    """A network port; `carrier` is None where the port is switched off and cannot tell."""
+    """A network port; `carrier` is None if the port is down and cannot detect it."""
 
     name: str
     mac: str
@@ -78,7 +78,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine said of itself; what it did not say is None."""
+    """What a machine reported about itself; unknown values are None."""
 
     hostname: str | None = None
     architecture: str | None = None
@@ -92,9 +92,9 @@ class Machine:
     gpu_names: tuple[str, ...] = ()
     nvswitches: int = 0
     virtual: bool = False
-    """Whether its processors say that they are under a hypervisor."""
+    """Whether its processors report a hypervisor."""
     pair: str | None = None
-    """The way between every two GPUs, as `nvidia-smi topo -m` has it; None where it is not one for all."""
+    """The path between every two GPUs, as in `nvidia-smi topo -m`; None if it is not the same for all pairs."""
     mac: str | None = None
     links: tuple[Link, ...] = field(default=())
 
@@ -103,11 +103,11 @@ class Machine:
 
 
 class ProbeError(ValueError):
-    """What came back is not what the script prints."""
+    """The output is not that of the script."""
 
 
 def sections(text: str) -> dict[str, str]:
-    """The printed text by section. Raises ProbeError when the end is missing: half an answer is none."""
+    """Split the output into sections. Raises ProbeError if the end is missing, as truncated output is unusable."""
     parts = ("\n" + text).split(f"\n{MARK}")
     found = {name.strip(): body.strip("\n") for name, _, body in (part.partition("\n") for part in parts[1:])}
     if "end" not in found:
@@ -116,7 +116,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def read_machine(text: str) -> Machine:
-    """What `SCRIPT` printed. Raises ProbeError."""
+    """Parse the output of `SCRIPT`. Raises ProbeError."""
     said = sections(text)
     release = parse_os_release(said.get("os", ""))
     bus, _ = parse_lspci(said.get("pci", "")) if said.get("pci") else ({}, [])
@@ -144,7 +144,7 @@ def read_machine(text: str) -> Machine:
 
 
 def read_firmware(text: str) -> dict[str, str | None]:
-    """Serial number and product of what `ROOT_SCRIPT` printed. Raises ProbeError."""
+    """Parse serial number and product from the output of `ROOT_SCRIPT`. Raises ProbeError."""
     said = sections(text)
     return {"serial": parse_serial(said.get("serial")), "product": _line(said.get("product"))}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was found, as a table."""
+"""Terminal output of discovery, as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING = "-"
 
 
 def row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    """One candidate in the columns of `HEADS`."""
+    """Return the cells of one candidate for the columns in `HEADS`."""
     machine = one["machine"] or {}
     key = one["host_key"]
     names = sorted(set(machine.get("gpu_names") or []))
@@ -40,7 +40,7 @@ def row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def show(console: Console, found: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> None:
-    """The table, what is wrong below it, and what to do about keys that nobody knows."""
+    """Print the table, the faults, and what to do about unknown host keys."""
     rows = [row(one) for one in found]
     if console.soft_wrap:
         widths = [max(len(line[column]) for line in [HEADS, *rows]) for column in range(len(HEADS))]

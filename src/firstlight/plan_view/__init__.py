@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan for a person: one screen by default, one host or all of them in full, or what changed since another plan."""
+"""Terminal output of a plan: one screen by default, one or all hosts in full, or the changes since another plan."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ Document = Mapping[str, Any]
 
 
 def show(document: Document, *, verbose: bool = False, today: dt.date | None = None) -> None:
-    """The plan on one screen: errors first, missing inputs last; with `verbose` every host in full after it.
+    """Print the plan on one screen: errors first, missing inputs last; `verbose` adds every host in full.
 
-    A plan knows no day: what is overdue is told here.
+    A plan does not depend on the date, so overdue hazards are determined here.
     """
     screen = open_screen()
     print_errors(screen, "Errors: the plan is refused, no host was touched", "red", document["errors"])
@@ -64,7 +64,7 @@ def show(document: Document, *, verbose: bool = False, today: dt.date | None = N
 
 
 def show_host(document: Document, name: str) -> None:
-    """Everything that is planned for one host, or why nothing is."""
+    """Print everything that is planned for one host, or why nothing is."""
     screen = open_screen()
     print_errors(screen, "Errors: the plan is refused, no host was touched", "red", document["errors"])
     if not document["errors"]:
@@ -74,7 +74,7 @@ def show_host(document: Document, name: str) -> None:
 
 
 def show_changes(found: Mapping[str, Any], document: Document) -> None:
-    """What changed since another plan."""
+    """Print the changes since another plan."""
     screen = open_screen()
     print_errors(screen, "Errors: the plan is refused, no host was touched", "red", document["errors"])
     listed = change_rows(found)
@@ -116,7 +116,7 @@ def _print_hosts(screen: Console, document: Document) -> None:
 def _print_memory(screen: Console, fit: Mapping[str, Any]) -> None:
     memory = fit["memory"]
     if not memory["total_bytes"]:
-        return  # refused as unknown
+        return  # refused because the memory is unknown
     _head(screen, "Memory of each GPU", f", {gib(memory['total_bytes'])}")
     print_memory(screen, memory)
     if fit["fits"]:
@@ -162,7 +162,7 @@ def _print_host(screen: Console, host: Mapping[str, Any]) -> None:
 
 
 def _print_whole(screen: Console, lines: Sequence[str]) -> None:
-    """Lines of commands and of files, never cut: what is copied from here must run."""
+    """Print lines of commands and files without wrapping or cutting, so that they can be copied and run."""
     for line in lines:
         screen.print(Text(safe(line)), soft_wrap=True)
 
@@ -170,7 +170,7 @@ def _print_whole(screen: Console, lines: Sequence[str]) -> None:
 def print_errors(
     screen: Console, words: str, colour: str, errors: Sequence[Mapping[str, str]], *, rule: bool = True
 ) -> None:
-    """A numbered list: what was found, the rule, the change that would pass."""
+    """Print a numbered list of errors: the finding, the rule, and the fix."""
     if not errors:
         return
     screen.print(f"[bold {colour}]{words}:[/]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changed between two plans, out of the documents that `--json` prints. Pure."""
+"""Compare two plans, given as the documents that `--json` prints. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _OF_A_HOST = ("rank", "is_head", "reach", "rack", "fabric", "expected", "on_host
 
 
 def changes(old: Document, new: Document) -> dict[str, Any]:
-    """What is different in the new plan: empty lists where nothing is."""
+    """Return the differences of the new plan, as empty lists where there are none."""
     before, after = old.get("hosts") or {}, new.get("hosts") or {}
     return {
         "settings": [*_values(_settings(old), _settings(new))],
         "hosts_added": [name for name in after if name not in before],
         "hosts_removed": [name for name in before if name not in after],
-        "hosts": [] if new.get("errors") else _hosts(before, after),  # a refused plan says nothing of its hosts
+        "hosts": [] if new.get("errors") else _hosts(before, after),  # a refused plan has no valid hosts
         "memory": [*_values(_memory(old), _memory(new))],
         "speed": [*_values(_speed(old), _speed(new))],
         **{
@@ -70,7 +70,7 @@ def _speed(document: Document) -> dict[str, Any]:
 
 
 def _hosts(before: Mapping[str, Host], after: Mapping[str, Host]) -> list[Change]:
-    """Hosts with the same changes together."""
+    """Return the changes of the hosts, grouping hosts with identical changes."""
     groups: dict[str, Change] = {}
     for name in (name for name in after if name in before):
         found = _host(before[name], after[name])
@@ -107,7 +107,7 @@ def _host(old: Host, new: Host) -> Change:
 
 
 def _changed(label: str, key: str, old: Any, new: Any) -> str:
-    """One thing that is in both: with its values where they are short, as versions and kernel settings are."""
+    """Describe an item in both plans, with its values if they are short, as versions and kernel settings are."""
     return f"{key}: {old} -> {new}" if label in ("packages", "kernel") else key
 
 
@@ -116,7 +116,7 @@ def _list_changes(old: Sequence[Any], new: Sequence[Any]) -> dict[str, list[Any]
 
 
 def rows(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """For a person: a heading and its lines."""
+    """Render the changes as headings with lines."""
     listed: list[tuple[str, list[str]]] = [
         ("Settings", _value_lines(found["settings"])),
         ("Hosts added", list(found["hosts_added"])),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is planned for one host: files, units, packages and commands, one of them on a line."""
+"""Everything planned for one host: files, units, packages and commands, one per line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = list[tuple[str, str]]
 
 
 def unknown_host(document: Mapping[str, Any], name: str) -> str:
-    """That a plan has no such host, and which it may be."""
+    """The error message for an unknown host, with a suggestion."""
     return f"the inventory has no host {name!r}: {suggest(name, list(document['hosts']))}"
 
 
@@ -25,7 +25,7 @@ def heading(host: Host) -> str:
 
 
 def host_rows(host: Host) -> Rows:
-    """What is there besides the commands; a label stands once, before the first of its lines."""
+    """Return everything but the commands as rows; a label appears only on the first of its lines."""
     return [row for label, lines in _lines(host) for row in _labelled(label, lines)]
 
 
@@ -57,7 +57,7 @@ def _reach(reach: Mapping[str, Any]) -> str:
 
 
 def _place(rail: Mapping[str, Any]) -> str:
-    """Where a rail is: its port and cage, or what its port is found by once the host was looked at."""
+    """Return the location of a rail: its port and cage, or how its port will be found on the host."""
     if rail["port"]:
         return str(rail["port"]) + ("" if rail["cage"] is None else f" (cage {rail['cage']})")
     cage = "the one cage that has a cable" if rail["cage"] is None else f"cage {rail['cage']}"
@@ -65,20 +65,20 @@ def _place(rail: Mapping[str, Any]) -> str:
 
 
 def _image(name: str, want: Mapping[str, Any]) -> str:
-    """The pinned image, or the recipe it is built from, and what is added to it."""
+    """Describe the pinned image or the recipe it is built from, and what is added to it."""
     ray = name.partition(RAY_MARK)[2]
     told = image_words(str(want.get("reference") or name))
     return told + (f", with Ray {ray} added where it has none" if ray else "")
 
 
 def _weights(path: str, want: Mapping[str, Any]) -> str:
-    """Where the weights go, and which of several copies in a repository are brought."""
+    """Return the path of the weights, and which of several formats in a repository is downloaded."""
     formats = [str(one["name"]) for one in (want.get("selection") or {}).get("formats") or []]
     return path + (f" (the first there is of {', '.join(formats)})" if formats else " (every file)")
 
 
 def command_lines(host: Host) -> list[tuple[str, list[str]]]:
-    """Each command by its name, in lines that a shell takes as they are; then the files that it is given."""
+    """Return each command by name, as lines ready for a shell, followed by the files that it uses."""
     given = {one["name"]: list(one.get("files") or {}) for one in host["launch"]}
     return [
         (name, [f"{line} \\" for line in lines[:-1]] + lines[-1:] + [f"# with {path}" for path in given[name]])

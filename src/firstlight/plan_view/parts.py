@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a host's plan by their names, so that hosts, or two plans, can be compared part by part."""
+"""The named parts of a host's plan, so that hosts or plans can be compared part by part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 Host = Mapping[str, Any]
 Part = dict[str, Any]
 MOST = 3
-"""Names that one line lists; --host has them all."""
+"""Maximum number of names on one line; --host shows them all."""
 
 
 def packages(host: Host) -> Part:
@@ -26,7 +26,7 @@ def files(host: Host) -> Part:
 
 
 def units(host: Host) -> Part:
-    """The units that are to run."""
+    """Return the units that should be active."""
     return {name: unit for name, unit in _items(host, "units").items() if unit.get("active")}
 
 
@@ -49,12 +49,12 @@ PARTS: dict[str, Callable[[Host], Part]] = {
 
 
 def _items(host: Host, kind: str) -> Part:
-    """What all roles want of one kind; one file may be of two roles, as the cluster's token is."""
+    """Merge the items of one kind from all roles; two roles may share a file, such as the cluster's token."""
     return {name: value for state in host["desired"].values() for name, value in (state.get(kind) or {}).items()}
 
 
 def arguments(argv: Sequence[str]) -> list[str]:
-    """A command in lines: the program with its first words, each option with its value, each other word alone."""
+    """Split a command into lines: the program with its first words, each option with its value, other words alone."""
     lines: list[str] = []
     for word in argv:
         program = len(lines) == 1
@@ -66,17 +66,17 @@ def arguments(argv: Sequence[str]) -> list[str]:
 
 
 def _takes_value(line: str) -> bool:
-    """Whether a further word belongs to this option: it has none yet, neither after a space nor after =."""
+    """Return whether the next word may be this option's value: it has none yet, after either a space or `=`."""
     return line.startswith("-") and " " not in line and "=" not in line
 
 
 def commands(host: Host) -> dict[str, list[str]]:
-    """The commands of a host by name, in lines."""
+    """Return the commands of a host by name, split into lines."""
     return {one["name"]: arguments(one["argv"]) for one in host["launch"]}
 
 
 def differences(hosts: Mapping[str, Host]) -> list[tuple[str, str]]:
-    """What is not the same on every host, a line or two for each kind of thing."""
+    """Return what differs between hosts, a line or two for each kind of item."""
     if len(hosts) < 2:
         return []
     rows: list[tuple[str, str]] = []
@@ -96,11 +96,11 @@ _OWN = {
     "files": "contents of its own",
     "units": "another state",
 }
-"""What hosts have that have a thing differently. Image and weights are the same: only from where they come is not."""
+"""How items of a kind can differ. Image and weights are identical on all hosts; only their sources differ."""
 
 
 def _differing(found: Mapping[str, Part], words: str | None) -> list[str]:
-    """Who alone has what, and what is everywhere but not the same."""
+    """Return which hosts have an item that others lack, and which items differ in content."""
     first = next(iter(found.values()))
     if all(part == first for part in found.values()):
         return []
@@ -120,7 +120,7 @@ def _differing(found: Mapping[str, Part], words: str | None) -> list[str]:
 
 
 def _arguments(lines: Mapping[str, Sequence[str]], everybody: int) -> list[str]:
-    """The arguments that not all hosts give a command: hosts with the same options together."""
+    """Return the arguments of a command that differ between hosts, grouping hosts with the same options."""
     common = set.intersection(*(set(one) for one in lines.values()))
     groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for name, listed in lines.items():
@@ -135,14 +135,14 @@ def _arguments(lines: Mapping[str, Sequence[str]], everybody: int) -> list[str]:
 
 
 def _option(line: str) -> tuple[str, str]:
-    """An option and its value, with what stands between them at the option's end."""
+    """Split an option from its value, keeping the separator with the option."""
     mark = "=" if "=" in line else " "
     option, between, value = line.rpartition(mark) if mark in line else (line, "", "")
     return option + between, value
 
 
 def _between(listed: Sequence[Sequence[str]]) -> str:
-    """Options with the first and the last of their values."""
+    """Join options with the first and last of their values."""
     return " ".join(
         lines[0] if len(set(lines)) == 1 else f"{lines[0]}...{_option(lines[-1])[1]}"
         for lines in zip(*listed, strict=True)
@@ -150,10 +150,10 @@ def _between(listed: Sequence[Sequence[str]]) -> str:
 
 
 def hosts_words(names: Sequence[str]) -> str:
-    """Hosts by name, many by their number."""
+    """Return the hosts by name; for many hosts, the first and the number of others."""
     return ", ".join(names) if len(names) <= MOST else f"{names[0]} and {len(names) - 1} more hosts"
 
 
 def some(keys: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
+    """Return the first of the names, and the number of others."""
     return ", ".join(keys[:MOST]) + (f" and {len(keys) - MOST} more" if len(keys) > MOST else "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a plan is read: as wide as the terminal, and in a pipe as wide as COLUMNS or 120 columns, without colours."""
+"""Output of a plan: as wide as the terminal; in a pipe, COLUMNS or 120 columns wide and without colours."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rich.text import Text
 from firstlight.console import NARROWEST, safe
 
 PIPE = 120
-"""Columns where nobody says how many there are."""
+"""The default number of columns."""
 
 
 class Screen(Console):
-    """A console that never writes a line wider than it is, and leaves it to the command what a closed pipe means."""
+    """A console that never exceeds its width, and leaves the handling of a broken pipe to the command."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
@@ -31,7 +31,7 @@ def open_screen() -> Screen:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     size = shutil.get_terminal_size((PIPE, 24))
-    # Without a terminal, the size of the one that some other stream has is nobody's.
+    # If stdout is not a terminal, do not use the size of a terminal attached to another stream.
     told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
     return Screen(highlight=False, width=max(NARROWEST, size.columns if told else PIPE), height=max(2, size.lines))
 
@@ -39,7 +39,7 @@ def open_screen() -> Screen:
 def print_labelled(
     screen: Console, rows: Sequence[tuple[str, str]], *, style: str = "cyan", indent: int = 2, gap: int = 2
 ) -> None:
-    """Labels beside values, which wrap in a column of their own."""
+    """Print labels beside values, which wrap in their own column."""
     listed = [(safe(label), safe(value)) for label, value in rows]
     wide = indent + gap + max((cell_len(label) for label, _ in listed), default=0)
     room = max(NARROWEST // 2, screen.width - wide)
@@ -52,13 +52,13 @@ def print_labelled(
 
 
 def print_grid(screen: Console, rows: Sequence[Sequence[str]]) -> None:
-    """Columns side by side below their headings; the last takes what is left, and wraps there."""
+    """Print columns below their headings; the last column takes the remaining width and wraps."""
     listed = [[safe(cell) for cell in row] for row in rows]
     last = len(listed[0]) - 1
     widths = [max(cell_len(row[column]) for row in listed) + 2 for column in range(last)]
     room = screen.width - 2 - sum(widths)
     if room < min(NARROWEST // 2, max(cell_len(row[last]) for row in listed)):
-        # Too narrow for columns: each row as a list.
+        # Too narrow for columns: print each row as a list.
         for row in listed[1:]:
             print_labelled(screen, [(name, cell) for name, cell in zip(listed[0], row, strict=True) if cell])
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the first screen of a plan says, as rows of text: out of the document that `--json` prints, nothing else."""
+"""The first screen of a plan as rows of text, derived only from the document that `--json` prints."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe im
 from .parts import hosts_words, some
 
 MOST_HOSTS, MOST_RACKS = 12, 8
-"""Hosts that the table lists one by one, and racks where there are more hosts."""
+"""Maximum number of hosts listed one by one; with more hosts, the maximum number of racks."""
 LEFT_TO_SSH = "(ssh)"
-"""A user that neither inventory nor ansible.cfg names: SSH takes the one of its own configuration."""
+"""Shown if neither the inventory nor ansible.cfg names a user: SSH uses the one of its own configuration."""
 
 Document = Mapping[str, Any]
 Rows = list[tuple[str, str]]
 
 
 def title(document: Document) -> str:
-    """How many of which hosts serve what."""
+    """The number and hardware of the hosts, and the model they serve."""
     cluster = document["cluster"]
     hosts = many(cluster["size"], "host")
     return f"{hosts} ({cluster['hardware']}) serve{'s' if cluster['size'] == 1 else ''} {cluster['model']}"
 
 
 def served_rows(document: Document) -> Rows:
-    """Engine, parallelism, addresses, image and weights."""
+    """Rows for engine, parallelism, addresses, image and weights."""
     served, cluster = document["served"], document["cluster"]
     if not served:
         return []
@@ -72,7 +72,7 @@ def _closed(listens: str) -> str:
 
 
 def image_words(reference: str) -> str:
-    """The pinned image, or the recipe it is built from."""
+    """Describe the pinned image or the recipe it is built from."""
     recipe = recipe_of(reference)
     return f"built on the head from recipe {recipe}, {reference.partition('@')[2]}" if recipe else reference
 
@@ -82,13 +82,13 @@ def many(count: int | str, noun: str) -> str:
 
 
 def host_table(document: Document) -> list[list[str]]:
-    """The hosts with how they are reached; many of them by rack. The first row has the headings."""
+    """Return how the hosts are reached; many hosts are grouped by rack. The first row has the headings."""
     hosts: Mapping[str, Mapping[str, Any]] = document["hosts"]
     listed = [[name, *_cells(host)] for name, host in hosts.items()]
     if len(hosts) > MOST_HOSTS:
         racks: dict[str | None, list[list[str]]] = {}
         for row, host in zip(listed, hosts.values(), strict=True):
-            first = "".join(str(rail["address"]) for rail in host["fabric"][:1])  # of many hosts the first rail will do
+            first = "".join(str(rail["address"]) for rail in host["fabric"][:1])  # of many hosts, only the first rail
             racks.setdefault(host.get("rack"), []).append([*row[:-1], first or "none"])
         grouped = [_rack_row(rack, rows) for rack, rows in racks.items()]
         listed = grouped[:MOST_RACKS]
@@ -112,7 +112,7 @@ def _cells(host: Mapping[str, Any]) -> list[str]:
 
 
 def _rack_row(rack: str | None, rows: Sequence[Sequence[str]]) -> list[str]:
-    """Many hosts on one line: the first and the last, and what all of them have."""
+    """Summarise many hosts in one row: first and last values, or the common one."""
     name = f"{f'rack {rack}: ' if rack else ''}{many(len(rows), 'host')}"
     columns = [list(dict.fromkeys(row[column] for row in rows)) for column in range(1, 6)]
     heads = sum(row[4] == "head" for row in rows)
@@ -124,7 +124,7 @@ def _rack_row(rack: str | None, rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def on_host_rows(document: Document) -> Rows:
-    """What is decided on the hosts: on all of them the same, but for what is told with its host."""
+    """Return what is decided on the hosts, naming the hosts only if a decision does not apply to all."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, host in document["hosts"].items():
         merged: dict[tuple[str, str, str], list[str]] = {}
@@ -140,12 +140,12 @@ def on_host_rows(document: Document) -> Rows:
 
 
 def decision_words(decision: Mapping[str, Any]) -> str:
-    """What may be done, and on which condition."""
+    """Describe what may be done, and under which condition."""
     return _decided(", ".join(decided_names(decision)), decision["does"], decision["when"])
 
 
 def decided_names(decision: Mapping[str, Any]) -> list[str]:
-    """The packages and units that a decision is about."""
+    """Return the packages and units that a decision affects."""
     return [*(pin(*item) for item in decision["packages"].items()), *decision["units"]]
 
 
@@ -154,12 +154,12 @@ def _decided(names: str, does: str, when: str) -> str:
 
 
 def pin(name: str, version: str | None) -> str:
-    """A package with its version, where it has one."""
+    """Return a package with its version, if it has one."""
     return name if version is None else f"{name}={version}"
 
 
 def start_text(startup: Mapping[str, Any]) -> str:
-    """How long a start may take, and what that follows from."""
+    """Describe how long a start may take, and how that limit is derived."""
     ranks, size = startup["ranks_per_host"], startup["weights_bytes_per_host"]
     each = f", {ranks} ranks of {startup['weights_bytes_per_rank'] / 1e9:.1f} GB" if ranks > 1 else ""
     told = {"fit": "", "files": ", from the size of the files", "memory": ", as much as the memory takes"}
@@ -176,7 +176,7 @@ def start_text(startup: Mapping[str, Any]) -> str:
 
 
 def _usual_start(startup: Mapping[str, Any]) -> str:
-    """How long starts probably take; empty where the model's dimensions are not known."""
+    """Describe how long starts probably take; empty if the model's dimensions are unknown."""
     if startup["first_s"] is None:
         return ""
     return f"the first about {duration(startup['first_s'])}, later ones about {duration(startup['later_s'])}; "
@@ -187,7 +187,7 @@ def duration(seconds: int) -> str:
 
 
 def speed_text(expected: Mapping[str, Any] | None) -> str:
-    """What one request gets."""
+    """Describe the expected speed of a single request."""
     if not expected:
         return ""
     if expected["decode_tokens_per_s"] is None:
@@ -198,7 +198,7 @@ def speed_text(expected: Mapping[str, Any] | None) -> str:
 
 
 def bench_rows(bench: Mapping[str, Any]) -> Rows:
-    """What is measured, one line a workload: the tokens/s that are expected of each of its points."""
+    """Return one row per benchmark workload, with the tokens/s expected of each point."""
     rows: Rows = []
     for one in bench.get("workloads") or ():
         points = [_point_text(point) for point in one["points"]]
@@ -217,7 +217,7 @@ def _point_text(point: Mapping[str, Any]) -> str:
 
 
 def price_text(served: Mapping[str, Any]) -> str:
-    """What the costs are computed from."""
+    """Describe the price on which costs are based."""
     price = served.get("price_per_gpu_hour")
     if price is None:
         return "no cost: set firstlight_price_per_gpu_hour"
@@ -225,7 +225,7 @@ def price_text(served: Mapping[str, Any]) -> str:
 
 
 def speed_table(document: Document) -> list[list[str]]:
-    """Each kind of work with the planned layout, and a better one where there is one; empty without figures."""
+    """Return the planned layout for each kind of work, and a better one if there is one; empty without figures."""
     served, rows = document["served"], []
     for one in document["advice"]:
         planned = next((option for option in one["options"] if _is_planned(option, served)), None)
@@ -268,7 +268,7 @@ def _figures(option: Mapping[str, Any]) -> list[str]:
 
 
 def _better(workload: str, option: Mapping[str, Any]) -> str:
-    """What a better layout is better by: the measure of its kind of work."""
+    """Describe the gain of a better layout, in the measure relevant to its kind of work."""
     if workload == "latency":
         return f"{option['tokens_per_s_per_stream']:g} tokens/s each"
     if workload == "long-context":

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SSH without Ansible, for hosts that Ansible cannot use yet: whom we talk to is settled before a password is sent."""
+"""SSH without Ansible, for hosts that Ansible cannot use yet: the host key is verified before a password is sent."""

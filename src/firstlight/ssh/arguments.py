@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of the commands that log in by themselves; `--help` shows them without the library that does."""
+"""SSH options of commands that log in themselves; kept apart so that `--help` does not import the SSH library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_KEY = "~/.ssh/id_ed25519.pub"
 
 
 def add_ssh_options(parser: argparse.ArgumentParser, *, inventory: bool) -> None:
-    """Who logs in where, and which host keys are trusted."""
+    """Add the options that select accounts, keys and trusted host keys."""
     parser.add_argument(
         "-i", "--inventory", metavar="DIR", required=inventory, help=f"directory in whose {KNOWN_HOSTS} keys are pinned"
     )

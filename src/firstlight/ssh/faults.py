@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with one node, each in words of its own. Pure: the others go on."""
+"""Faults of a single node, each with its own message. Pure functions: other nodes are not affected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Fault:
-    """What was found, what was expected and what to do."""
+    """What was found, what was expected and how to fix it."""
 
     kind: str
     found: str
@@ -32,7 +32,7 @@ class NodeError(Exception):
 
 
 class LostError(Exception):
-    """The connection broke: the node rebooted, or the network did."""
+    """The connection broke because the node rebooted or the network failed."""
 
 
 def unreachable(address: str, port: int, why: str) -> Fault:

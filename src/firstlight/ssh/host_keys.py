@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host keys: their fingerprints, the known_hosts file of an inventory, and whether a shown key may be trusted. Pure."""
+"""Host keys: fingerprints, an inventory's known_hosts file, and whether to trust a presented key. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .faults import Fault, key_changed, key_unexpected, key_unknown
 DEFAULT_PORT = 22
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 PINNED, LISTED, ACCEPTED = "pinned", "listed", "accepted"
-"""Why a key is trusted: it was pinned before, stands in the file of fingerprints, or was accepted just now."""
+"""Why a key is trusted: it was pinned before, is listed in the fingerprint file, or was just accepted."""
 
 
 @dataclass(frozen=True)
 class HostKey:
-    """A public key as a host shows it."""
+    """A public key as presented by a host."""
 
     kind: str
     blob: str
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` prints it."""
+        """The fingerprint as printed by `ssh-keygen -l`."""
         try:
             raw = base64.b64decode(self.blob, validate=True)
         except (binascii.Error, ValueError):
@@ -38,12 +38,12 @@ class HostKey:
 
 
 def place(address: str, port: int) -> str:
-    """An address as known_hosts writes it."""
+    """Format an address as in known_hosts."""
     return address if port == DEFAULT_PORT else f"[{address}]:{port}"
 
 
 def pins(known_hosts: str) -> dict[str, list[HostKey]]:
-    """Keys by name and address; lines with a marker (@revoked) or hashed names are not ours and passed over."""
+    """Parse keys by name and address; lines with a marker (@revoked) or hashed names are not ours and are skipped."""
     found: dict[str, list[HostKey]] = {}
     for line in known_hosts.splitlines():
         words = line.split()
@@ -55,7 +55,7 @@ def pins(known_hosts: str) -> dict[str, list[HostKey]]:
 
 
 def with_pin(known_hosts: str, name: str, where: str, key: HostKey) -> str:
-    """The file with this key pinned, as it was where it is pinned already."""
+    """Return the file with this key pinned; unchanged if it is pinned already."""
     known = pins(known_hosts)
     missing = [one for one in dict.fromkeys((name, where)) if key not in known.get(one, [])]
     if not missing:
@@ -65,7 +65,7 @@ def with_pin(known_hosts: str, name: str, where: str, key: HostKey) -> str:
 
 
 def without_pins(known_hosts: str, names: Collection[str]) -> str:
-    """The file without the keys of these names and addresses; other names of the same line keep theirs."""
+    """Return the file without the keys of these names and addresses; other names on the same lines keep theirs."""
     kept = []
     for line in known_hosts.splitlines():
         words = line.split()
@@ -82,7 +82,7 @@ def without_pins(known_hosts: str, names: Collection[str]) -> str:
 
 
 def parse_fingerprints(text: str) -> dict[str, str]:
-    """A file of expected keys, `NODE SHA256:...` a line; other words of a line are left for people. Raises an error."""
+    """Parse lines of `NODE SHA256:...`; other words in a line are ignored. Raises UsageError for an invalid line."""
     listed: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split("#")[0].split()
@@ -101,7 +101,7 @@ def parse_fingerprints(text: str) -> dict[str, str]:
 def evaluate(
     key: HostKey, known: Sequence[HostKey], listed: Mapping[str, str], names: Sequence[str], accepted: Sequence[str]
 ) -> str | Fault:
-    """Why this key is trusted, or the fault. A pinned key that differs is refused whatever else was said."""
+    """Return why this key is trusted, or the fault. A key that differs from the pinned one is always rejected."""
     if known:
         if key in known:
             return PINNED

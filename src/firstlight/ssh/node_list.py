@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that `firstlight discover --output` writes and others take."""
+"""Read the node list written by `firstlight discover --output`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firstlight.ssh.targets import Target, listed
 
 
 def read_nodes(path: Path) -> list[Target]:
-    """Its nodes. Raises UsageError."""
+    """Return the nodes in the file. Raises UsageError."""
     try:
         return listed(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (UnicodeDecodeError, yaml.YAMLError):

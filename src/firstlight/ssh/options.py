@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the options of the commands that log in by themselves lead to, and the secrets, which no option holds."""
+"""Evaluate the SSH options of commands that log in themselves, and read secrets, which are never passed as options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_PASSWORD = 1024
 
 
 def read_password(arguments: argparse.Namespace) -> str | None:
-    """From the terminal or a file descriptor; None where neither was asked for."""
+    """Read the password from the terminal or a file descriptor; None if neither option was given."""
     if arguments.ask_password:
         secret = getpass.getpass(f"Password of {arguments.user} on the nodes: ")
     elif arguments.password_fd is not None:
@@ -47,7 +47,7 @@ def credentials(arguments: argparse.Namespace) -> Credentials:
 
 
 def public_key(arguments: argparse.Namespace) -> str:
-    """The line of the operator's public key."""
+    """Return the line of the operator's public key. Raises UsageError."""
     path = Path(arguments.key).expanduser()
     if not path.is_file() or path.suffix != ".pub":
         raise UsageError(
@@ -67,7 +67,7 @@ def trust(arguments: argparse.Namespace, *, keep: bool = True) -> Trust:
 
 
 def shown_key(target: Target, port: int, trusted: Trust) -> HostKey | Fault:
-    """The key that a host shows to everybody, or why it shows none."""
+    """Return the key that a host presents before any login, or the fault."""
     try:
         kinds = [key.kind for key in trusted.known(target, port)]
         with closing(Session.open(target.address, port, kinds)) as session:
@@ -77,7 +77,7 @@ def shown_key(target: Target, port: int, trusted: Trust) -> HostKey | Fault:
 
 
 def confirm(trusted: Trust, keys: Mapping[Target, HostKey], port: int, ask: Callable[[str], str] = input) -> None:
-    """Show the keys that nobody knows to the person at the terminal, one by one; a yes is for exactly that key."""
+    """Let the person at the terminal confirm unknown keys one by one; a yes applies to exactly that key."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     for target, key in keys.items():
@@ -89,7 +89,7 @@ def confirm(trusted: Trust, keys: Mapping[Target, HostKey], port: int, ask: Call
 
 
 def refuse_missing_private(found: Credentials, key_line: str) -> None:
-    """The key is installed only where its private half is here to prove that it works. Raises UsageError."""
+    """Require the private key, without which the installed public key cannot be verified. Raises UsageError."""
     blob = key_line.split()[1] if len(key_line.split()) > 1 else ""
     if not any(key.get_base64() == blob for key in found.keys):
         raise UsageError(

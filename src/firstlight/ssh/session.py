@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One SSH connection. The key exchange comes first, by itself: a login follows only after somebody checked the key."""
+"""One SSH connection. The key exchange is a separate first step, so that the host key is verified before the login."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .host_keys import HostKey
 
 CONNECT_SECONDS = 8.0
 SILENT_SECONDS = 15
-"""Until a peer that acknowledges nothing is given up; a node that lost its power says no good-bye."""
+"""Time without acknowledgement after which a peer is given up; a node that lost power does not close the connection."""
 MOST_OUTPUT = 4 << 20
 MOST_KEYS = 4
-"""An agent may hold many, and a host ends the connection after six attempts."""
+"""Maximum number of keys to try: an agent may hold many, and a host disconnects after six attempts."""
 _BROKEN = (EOFError, OSError, paramiko.SSHException, ValueError, LookupError, struct.error)
-"""What Paramiko raises when a connection breaks, or a peer says what no SSH server would."""
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks of peers that we report on
+"""What Paramiko raises when a connection breaks or a peer violates the protocol."""
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks for peers that we report on
 _SUDO_PASSWORD = ("a password is required", "incorrect password", "Sorry, try again", "no password was provided")
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who logs in, and with what. The password stays in memory and out of every text."""
+    """The user to log in as, with keys and password. The password is kept in memory only and out of every repr."""
 
     user: str
     keys: Sequence[paramiko.PKey] = ()
@@ -46,7 +46,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command said."""
+    """The exit status and output of a command."""
 
     status: int
     out: str
@@ -54,7 +54,7 @@ class Answer:
 
 
 def read_keys(path: Path | None) -> list[paramiko.PKey]:
-    """The agent's keys, and the private half of the operator's key where it needs no passphrase."""
+    """Load the agent's keys, and the operator's private key if it needs no passphrase."""
     keys: list[paramiko.PKey] = []
     if path is not None and path.is_file():
         with contextlib.suppress(paramiko.PasswordRequiredException):
@@ -71,7 +71,7 @@ def read_keys(path: Path | None) -> list[paramiko.PKey]:
 
 
 class Session:
-    """A connection whose host key is known; not logged in before `log_in`."""
+    """A connection whose host key is known; unauthenticated until `log_in`."""
 
     def __init__(self, transport: paramiko.Transport, port: int) -> None:
         self._transport = transport
@@ -83,7 +83,9 @@ class Session:
 
     @classmethod
     def open(cls, address: str, port: int, kinds: Sequence[str] = (), timeout: float = CONNECT_SECONDS) -> Session:
-        """Exchange keys, log nobody in. `kinds` are those of the pinned keys: the host is asked for one of them."""
+        """Exchange keys without logging in. `kinds` are the types of the pinned keys, one of which the host should
+        present.
+        """
         try:
             raw = socket.create_connection((address, port), timeout=timeout)
         except OSError as error:
@@ -106,7 +108,7 @@ class Session:
             raise NodeError(unreachable(address, port, _why(error))) from None
 
     def log_in(self, credentials: Credentials) -> str:
-        """Log in with the operator's key or, where it is not there yet, with the password, once; says which it was."""
+        """Log in with the operator's key or, if it is not accepted, try the password once; return which one worked."""
         self.user = credentials.user
         self._password = credentials.password
         try:
@@ -126,9 +128,9 @@ class Session:
         return "password"
 
     def run(self, script: str, *, stdin: str = "", timeout: float = 60.0, wrap: Sequence[str] = ()) -> Answer:
-        """A shell script on the host. It holds no secret: it can be seen in the host's list of processes."""
+        """Run a shell script on the host. It must not contain a secret, because the host's process list shows it."""
         command = shlex.join([*wrap, "sh", "-c", script])
-        # A host may take a command and never say that it did, nor with what it ended: Paramiko waits for both for ever.
+        # A host may accept a command and never confirm it or send its exit status: Paramiko would wait forever.
         limit = threading.Timer(timeout + CONNECT_SECONDS, self._transport.close)
         limit.daemon = True
         limit.start()
@@ -151,7 +153,7 @@ class Session:
         return Answer(status, out, err)
 
     def run_as_root(self, script: str, timeout: float = 60.0) -> Answer:
-        """The same as root. The password goes through standard input, and only to a sudo that asks for one."""
+        """Run a script as root. The password is sent through standard input, and only if sudo asks for one."""
         if self.user == "root":
             return self.run(script, timeout=timeout)
         asked = self.run("LC_ALL=C sudo -n true")
@@ -161,8 +163,8 @@ class Session:
             raise NodeError(no_sudo(self.user, "sudo is not installed"))
         if self._password is None:
             raise NodeError(sudo_password(self.user))
-        # A first step tells a refusal of sudo from a failure of the script. -k: what sudo remembers must not let the
-        # password stay unread in the standard input of the script.
+        # Try sudo first, to distinguish its refusal from a failure of the script. -k: with cached credentials, sudo
+        # would leave the password unread in the script's standard input.
         words = ["env", "LC_ALL=C", "sudo", "-k", "-S", "-p", ""]
         tried = self.run("true", stdin=self._password + "\n", wrap=words)
         if tried.status != 0:
@@ -177,7 +179,7 @@ class Session:
 
 
 def _read(receive: Any, timeout: float) -> str:
-    """All of one stream, with an end in time and in size."""
+    """Read a stream to its end, with limits on time and size."""
     deadline = time.monotonic() + timeout
     parts: list[bytes] = []
     size = 0
@@ -191,7 +193,7 @@ def _read(receive: Any, timeout: float) -> str:
 
 @contextlib.contextmanager
 def closing(session: Session) -> Iterator[Session]:
-    """The session, closed at the end."""
+    """Yield the session, and close it at the end."""
     try:
         yield session
     finally:
@@ -199,7 +201,7 @@ def closing(session: Session) -> Iterator[Session]:
 
 
 def _family(kind: str) -> str:
-    """RSA keys are one kind with several kinds of signature."""
+    """Map RSA signature algorithms to their common key type."""
     return "ssh-rsa" if kind.startswith("rsa-sha2") else kind
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes are meant: addresses, ranges, names, and the document that `firstlight discover` writes. Pure."""
+"""Target nodes: addresses, ranges, names, and the document that `firstlight discover` writes. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from firstlight.errors import UsageError
 
 MOST = 4096
-"""Addresses of one command: more is a network that nobody meant to search."""
+"""Maximum number of addresses per command: a larger network was hardly meant to be searched."""
 FIELDS = ("name", "serial", "address", "mac", "hardware", "position")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _RANGE = re.compile(r"(?P<first>\d{1,3}(?:\.\d{1,3}){3})-(?P<last>\d{1,3}(?:\.\d{1,3}){0,3})")
@@ -20,7 +20,7 @@ _RANGE = re.compile(r"(?P<first>\d{1,3}(?:\.\d{1,3}){3})-(?P<last>\d{1,3}(?:\.\d
 
 @dataclass(frozen=True)
 class Target:
-    """A node and what it should be, where that is known."""
+    """A node, with the expected identity as far as known."""
 
     name: str
     address: str
@@ -35,12 +35,12 @@ class Target:
 
     @property
     def hostname(self) -> str | None:
-        """The name to give the host; one that is known by its address alone keeps its own."""
+        """The name to give the host; one known only by its address keeps its own name."""
         return None if self.name == self.address else self.name
 
 
 def expand(words: Sequence[str]) -> list[str]:
-    """The addresses of `10.0.0.5`, `10.0.0.10-20`, `10.0.0.10-10.0.1.5` and `10.0.0.0/24`, in order and once each."""
+    """Expand `10.0.0.5`, `10.0.0.10-20`, `10.0.0.10-10.0.1.5` and `10.0.0.0/24` into unique addresses in order."""
     found: dict[str, None] = {}
     for word in words:
         for address in _addresses(word):
@@ -73,7 +73,7 @@ def _addresses(word: str) -> list[str]:
 
 
 def named(words: Sequence[str]) -> list[Target]:
-    """Nodes from the command line: `NAME=ADDRESS`, or addresses and ranges without names."""
+    """Parse nodes from the command line: `NAME=ADDRESS`, or addresses and ranges without names."""
     targets: list[Target] = []
     for word in words:
         name, equals, address = word.partition("=")
@@ -85,7 +85,7 @@ def named(words: Sequence[str]) -> list[Target]:
 
 
 def is_name(text: str) -> bool:
-    """Whether a node can be called so. No address: a key that is pinned for the name would be pinned for that host."""
+    """Return whether a node may have this name. Not an address: a key pinned for it would be pinned for that host."""
     try:
         ipaddress.IPv4Address(text)
     except ValueError:
@@ -94,7 +94,7 @@ def is_name(text: str) -> bool:
 
 
 def listed(document: Any) -> list[Target]:
-    """The nodes of a document with a list `nodes`, each with a name and an address at least. Raises UsageError."""
+    """Parse a document with a list `nodes`, each with at least a name and an address. Raises UsageError."""
     nodes = document.get("nodes") if isinstance(document, Mapping) else None
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
         raise UsageError(
@@ -127,7 +127,7 @@ def _target(node: Mapping[str, Any], where: str) -> Target:
 
 
 def chosen(targets: Sequence[Target], names: Sequence[str]) -> list[Target]:
-    """Those that were named, all where none was. Raises UsageError for a name that no node has."""
+    """Return the named targets, or all without names. Raises UsageError for an unknown name."""
     unknown = [name for name in names if not any(name in target.names for target in targets)]
     if unknown:
         known = ", ".join(target.name for target in targets)
@@ -136,7 +136,7 @@ def chosen(targets: Sequence[Target], names: Sequence[str]) -> list[Target]:
 
 
 def shared(targets: Sequence[Target]) -> dict[str, str]:
-    """Addresses that stand at more than one node, with the names of those."""
+    """Return addresses listed for more than one node, with the names of these nodes."""
     owners: dict[str, list[str]] = {}
     for target in targets:
         owners.setdefault(target.address, []).append(target.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many nodes at once."""
+"""Work on many nodes in parallel."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Result = TypeVar("Result")
 
 
 def together(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-    """Each item with its result, in the order in which they end."""
+    """Yield each item with its result, in the order of completion."""
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         jobs = {pool.submit(work, item): item for item in items}
         try:
             for job in as_completed(jobs):
                 yield jobs[job], job.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # who interrupts does not wait for those not begun
+            pool.shutdown(wait=False, cancel_futures=True)  # on an interrupt, drop jobs that have not started
             raise
