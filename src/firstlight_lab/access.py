@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may log in to a lab's nodes: keys, known hosts and an ssh_config."""
+"""Login to a lab's nodes: keys, known hosts and an ssh_config."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .spec import LabSpec
 
 
 def host_key(directory: Path, node: str) -> Path:
-    """A node's private key; the public one is beside it."""
+    """Return the path of a node's private host key; the public key is beside it."""
     return directory / "keys" / f"{node}_ed25519"
 
 
 def make_key(path: Path, comment: str) -> None:
-    """A new pair, in place of one that was there."""
+    """Generate a key pair, replacing an existing one."""
     for old in (path, path.with_suffix(".pub")):
         old.unlink(missing_ok=True)
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)])
 
 
 def write_access(directory: Path, spec: LabSpec, addresses: Mapping[str, str]) -> None:
-    """Whoever has the directory may log in, nobody else."""
+    """Write keys, known_hosts and ssh_config: access to the directory grants login."""
     (directory / "keys").mkdir(mode=0o700, exist_ok=True)
     identity = directory / "id_ed25519"
     if not identity.exists():
@@ -36,7 +36,7 @@ def write_access(directory: Path, spec: LabSpec, addresses: Mapping[str, str]) -
             make_key(key, node.name)
         known.append(f"{node.name},{addresses[node.name]} {key.with_suffix('.pub').read_text().strip()}")
         config += [f"Host {node.name}", f"  HostName {addresses[node.name]}", ""]
-    # Bound to the management bridge: without the bridge, no packet looks for the nodes elsewhere.
+    # Bind to the management bridge, so that without it no packet looks for the nodes on another network.
     gateway = next(iter(addresses.values())).rpartition(".")[0] + ".1"
     config += [
         "Host *",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes as they are delivered: one account with a password that may use sudo, password login, no key of ours."""
+"""Nodes as delivered: one account with a password and sudo, password login enabled, and none of our keys."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .host import Engine
 
 USER = "operator"
 PASSWORD = "operator-password"  # noqa: S105 - the name of the file
-GROUPS = ("--gid", USER, "--groups", "sudo")  # Debian has a group of that name already
+GROUPS = ("--gid", USER, "--groups", "sudo")  # Debian already has a group of that name
 PRODUCTS = {"gb10": "NVIDIA DGX Spark"}
-"""What the firmware calls a machine; every other one is a plain server."""
+"""Product names in firmware by profile; any other machine is a plain server."""
 
-# The machine that carries the lab may have no firmware tables, and they would be its own.
+# The machine that runs the lab may have no firmware tables, and any it has would describe that machine.
 DMIDECODE = """\
 #!/bin/sh
 case "$*" in
@@ -27,7 +27,7 @@ esac
 
 
 def password(directory: Path) -> str:
-    """The lab's password, made when it is first asked for; only the lab's owner can read the file."""
+    """Return the lab's password, generated on first use; the file is readable only by the lab's owner."""
     path = directory / PASSWORD
     if not path.exists():
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
@@ -36,12 +36,12 @@ def password(directory: Path) -> str:
 
 
 def serial(node: str, machine: int = 0) -> str:
-    """The number on the sticker of a node; `machine` counts those that have replaced each other."""
+    """Return the serial number of a node; `machine` counts how often its machine was replaced."""
     return f"LAB-{node.upper()}" + (f"-{machine}" if machine else "")
 
 
 def firmware(number: str, profile: str) -> dict[str, str]:
-    """What a machine says of itself, with this serial number."""
+    """Return the firmware data of a machine with this serial number, as files."""
     return {
         "etc/firstlight-lab/serial": number + "\n",
         "usr/local/sbin/dmidecode": DMIDECODE.format(product=PRODUCTS.get(profile, "Server")),
@@ -49,11 +49,11 @@ def firmware(number: str, profile: str) -> dict[str, str]:
 
 
 def files() -> dict[str, str]:
-    """What such a node has in the place of the lab's key."""
+    """Return the files that such a node has instead of the lab's key."""
     return {"etc/ssh/sshd_config.d/50-delivered.conf": "PasswordAuthentication yes\n"}
 
 
 def add_account(engine: Engine, container: str, secret: str) -> None:
-    """The account; its password goes through standard input."""
+    """Create the account; its password is passed on standard input."""
     engine.docker("exec", container, "useradd", "--create-home", "--shell", "/bin/bash", *GROUPS, USER)
     engine.docker("exec", "-i", container, "chpasswd", stdin=f"{USER}:{secret}\n")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building file systems takes root. A user who is not root, but may use a Docker engine, has it done in a builder.
+"""Build file systems without root: a user who may use a Docker engine builds them in a container, the builder.
 
-The builder is a container that lives as long as one build. It needs no image from anywhere: its root is this
-machine's own `/`, read-only, with a writable layer in memory over the few directories that installing a package
-writes to. In there the very same code runs as root, with this machine's apt and pip settings. It installs what is
-missing for the build without installing it on the machine, and gives what it made in the cache to the user.
+The builder lives as long as one build. It needs no downloaded image: its root is this machine's own `/`, read-only,
+with a writable in-memory layer over the few directories that installing a package writes to. The same code runs in it
+as root, with this machine's apt and pip settings. It installs missing build tools without installing them on the
+machine, and hands ownership of its results in the cache to the user.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .host import BUILD_PROGRAMS, Engine, Say, ensure_programs, is_root
 from .images import BUILD_PREFIX, SYSTEMS, base_is_current, ensure_base, image_exists
 from .shell import LabError
 
-SAY = "say: "  # starts a line for the user; every other line is kept for the case that the build fails
-# Where packages come from, and how to reach it, is the user's setting. Names only: a value may hold a password.
+SAY = "say: "  # prefix of a line for the user; all other output is kept in case the build fails
+# Package sources and how to reach them are the user's settings. Names only: a value may hold a password.
 PASSED_ON = re.compile(
     r"HOME|XDG_CONFIG_(HOME|DIRS)|NETRC|PIP_\w+|(SSL_CERT|REQUESTS_CA|CURL_CA)_\w+|\w+_proxy", re.IGNORECASE
 )
-# The image: directories to mount on, and the links that make /usr alone enough for a shell to run.
+# Contents of the image: directories to mount on, and the links with which /usr alone suffices to run a shell.
 DIRECTORIES = ("cache", "dev", "etc", "host", "proc", "scratch", "sys", "tmp", "upper", "usr")
 LINKS = {name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")}
 GIVEN_UP = "The build was given up: another one failed, or the command was interrupted."
-_importing = threading.Lock()  # two builds start side by side, and the image is imported once
+_importing = threading.Lock()  # two builds start in parallel, but the image is imported only once
 
-# Before Docker 25, `:ro` holds for the root file system alone, and what is mounted below it (a /home of its own) could
-# be written to. Leaving those mounts out would leave out the checkout, and `ro=recursive` is younger than Debian 12's
-# mount: so each is made read-only here. One that cannot be is taken away.
+# Before Docker 25, `:ro` applies only to the root file system, so that anything mounted below it (a separate /home)
+# stayed writable. Leaving those mounts out would leave out the checkout, and `ro=recursive` is newer than the mount of
+# Debian 12; so each is remounted read-only here. One that cannot be is unmounted.
 ONLY_READ = r"""only_read() {
     while read -r _ _ _ _ place _; do
         case $place in /host/* | /usr/*) ;; *) continue ;; esac
@@ -90,7 +90,7 @@ exec chroot /host "$python" -m firstlight_lab.builder "$@"
 
 @dataclass(frozen=True)
 class Part:
-    """Something in the cache that takes root to make."""
+    """Something in the cache that requires root to build."""
 
     is_current: Callable[[Cache], bool]
     make: Callable[[Cache, Say], object]
@@ -116,7 +116,7 @@ PARTS: Mapping[str, Part] = {
 
 
 class Builds:
-    """The builds of one command. They run side by side, and when one has failed the others are not waited for."""
+    """The builds of one command. They run in parallel, and if one fails the others are cancelled."""
 
     def __init__(self, cache: Cache, engine: Engine, say: Say) -> None:
         self.cache, self.engine, self.say = cache, engine, say
@@ -125,25 +125,25 @@ class Builds:
         self._starting = threading.Lock()
 
     def provide(self, part: str) -> None:
-        """Have a part made in a builder, where the user needs that; root makes it when it is asked for."""
+        """Build a part in a builder if needed; as root, do nothing, since it is built directly on demand."""
         if is_root() or PARTS[part].is_current(self.cache):
             return
         image = _ensure_image(self.cache, self.engine)
         name = _name(part, self.cache)
-        _end(self.engine, name)  # of a command that was killed
+        _end(self.engine, name)  # left by a command that was killed
         try:
             self._follow(["docker", *command(name, image, part, self.cache.root, os.environ)])
         finally:
             _end(self.engine, name)
 
     def give_up(self) -> None:
-        """End those that run, and those that are about to: one of them failed, or the user has had enough."""
+        """Cancel running and starting builds, after one failed or the user interrupted the command."""
         with self._starting:
             self._given_up = True
             clients = list(self._clients)
         abandon(self.cache, self.engine)
         for client in clients:
-            client.kill()  # one whose container was not there yet to be ended: `provide` does that when it is told
+            client.kill()  # a container that did not exist yet is removed by `provide`
 
     def _start(self, argv: Sequence[str]) -> subprocess.Popen[str]:
         with self._starting:
@@ -162,7 +162,7 @@ class Builds:
             return client
 
     def _follow(self, argv: Sequence[str]) -> None:
-        """Run a build to its end and hand on what it says; a failure quotes its last words."""
+        """Run a build to its end and relay its messages; on failure, raise an error with the end of its output."""
         last: deque[str] = deque(maxlen=40)
         with self._start(argv) as client:
             for line in client.stdout or ():
@@ -178,13 +178,13 @@ class Builds:
 
 
 def abandon(cache: Cache, engine: Engine) -> None:
-    """End the builders that are there."""
+    """Stop any remaining builders."""
     if not is_root():
         _end(engine, *(_name(part, cache) for part in PARTS))
 
 
 def _end(engine: Engine, *names: str) -> None:
-    """Let builders put away what is root's, which the user could not remove; then make sure that they are gone."""
+    """Stop builders gracefully, so that they clean up root's files, which the user could not; then remove them."""
     engine.docker("stop", "-t", "30", *names, check=False)
     engine.docker("rm", "-f", "-v", *names, check=False)
 
@@ -194,12 +194,12 @@ def _name(part: str, cache: Cache) -> str:
 
 
 def command(name: str, image: str, part: str, cache: Path, environment: Mapping[str, str]) -> list[str]:
-    """The arguments of docker that run a part's build."""
+    """Return the arguments of docker that run a part's build."""
     variables = sorted(variable for variable in environment if PASSED_ON.fullmatch(variable))
     settings = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/run/scratch"}
     return [
         *("run", "--rm", "--name", name, "--network=host", "--userns=host"),
-        *("--cap-add=ALL", "--cap-drop=SYS_RESOURCE"),  # as for the nodes: many hosts cannot give that one
+        *("--cap-add=ALL", "--cap-drop=SYS_RESOURCE"),  # as for the nodes: many hosts cannot grant that one
         *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
         *("-v", "/:/host:ro", "-v", "/usr:/usr:ro", "-v", "/scratch", "-v", f"{cache}:/cache"),
         *(word for variable in variables for word in ("-e", variable)),
@@ -210,7 +210,7 @@ def command(name: str, image: str, part: str, cache: Path, environment: Mapping[
 
 
 def write_image(path: Path) -> None:
-    """The file system of the image: nothing but places."""
+    """Write the file system of the image: just mount points and links."""
     with tarfile.open(path, "w") as archive:
         for name in DIRECTORIES:
             entry = tarfile.TarInfo(name)
@@ -232,7 +232,7 @@ def _ensure_image(cache: Cache, engine: Engine) -> str:
 
 
 def give(paths: Iterable[Path], user: int, group: int) -> None:
-    """What root made becomes the user's."""
+    """Change the owner of what root created to the user."""
     for path in paths:
         if not path.exists():
             continue
@@ -241,16 +241,16 @@ def give(paths: Iterable[Path], user: int, group: int) -> None:
 
 
 def _leave(*_: object) -> None:
-    """Being ended is cleaning up and going; being ended twice is no reason to clean up less."""
+    """Handle a termination signal by cleaning up; further signals are ignored so that they cannot cut that short."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    if os.getpid() == 1:  # the container's first process: all the others in it are ours, and some would take their time
+    if os.getpid() == 1:  # init of the container: all other processes are ours, and some would take long to end
         os.kill(-1, signal.SIGKILL)
     raise KeyboardInterrupt
 
 
 def main(argv: Sequence[str]) -> int:
-    """Inside the builder, as root: make a part and give it away."""
+    """Build a part as root inside the builder, and hand over its results."""
     part, root, user, group = argv
     os.umask(0o022)
     for number in (signal.SIGINT, signal.SIGTERM):

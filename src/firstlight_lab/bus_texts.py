@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other tools than NVIDIA's own print of a described machine: the PCI bus, modules, and DCGM's diagnostic."""
+"""Output of tools other than NVIDIA's for a described machine: the PCI bus, modules, and DCGM's diagnostic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .nvidia import pci_files
 
 
 def lspci(profile: str) -> str:
-    """`lspci -D -n -d 10de:`; the bus has also those GPUs that a fault hides from the driver."""
+    """`lspci -D -n -d 10de:`; includes GPUs that a fault hides from the driver."""
     found: dict[str, dict[str, str]] = {}
     for path, content in pci_files(profile).items():
         address, _, name = path.partition("/")
@@ -21,7 +21,7 @@ def lspci(profile: str) -> str:
 
 
 def modules() -> str:
-    """`lsmod` of a host that serves, with all that GPUDirect needs."""
+    """`lsmod` of a serving host, with everything that GPUDirect needs."""
     rows = (
         ("nvidia_uvm", 2150400, "4"),
         ("nvidia_peermem", 16384, "0"),
@@ -36,7 +36,7 @@ def modules() -> str:
 
 
 def dcgm_diag(gpus: int, driver: str, failing: Sequence[int] = ()) -> str:
-    """`dcgmi diag -r 1 -j` of DCGM 4; a GPU that fails does so for its persistence mode."""
+    """`dcgmi diag -r 1 -j` of DCGM 4; failing GPUs fail because of their persistence mode."""
 
     def result(gpu: int) -> dict[str, object]:
         one: dict[str, object] = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu, "status": "Pass"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the lab keeps its things. Nothing the lab writes outlives `down` except below this directory."""
+"""Paths of the lab's files. Nothing the lab writes outlives `down` except below this directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .shell import LabError
 
 
 def default_root() -> Path:
-    """FIRSTLIGHT_CACHE, else the user's cache directory."""
+    """Return FIRSTLIGHT_CACHE, or a directory in the user's cache directory."""
     explicit = os.environ.get("FIRSTLIGHT_CACHE")
     if explicit:
         return Path(explicit).expanduser().resolve()
@@ -51,12 +51,12 @@ class Cache:
 
     @property
     def cuda(self) -> Path:
-        """The apt repository that plays NVIDIA's CUDA repository."""
+        """The apt repository that stands in for NVIDIA's CUDA repository."""
         return self.root / "apt-cuda"
 
     @property
     def rented(self) -> Path:
-        """The apt repository that plays that of a company which hands out machines."""
+        """The apt repository that stands in for that of a cloud provider."""
         return self.root / "apt-lambda"
 
     def archive(self, system: str) -> Path:
@@ -77,13 +77,13 @@ class Cache:
 
     @property
     def runtime(self) -> Path:
-        """Sockets and pid files of the private engine: short, because a socket's path must stay below 108 bytes."""
+        """Sockets and pid files of the private engine: a short path, as that of a socket must stay below 108 bytes."""
         tag = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
         return Path("/run") / f"firstlight-{tag}"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One builder at a time: two labs that start together share the images the first one builds."""
+        """Allow one builder at a time: labs that start concurrently share the images that the first one builds."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             handle = (self.root / "lock").open("w")
@@ -98,7 +98,7 @@ class Cache:
 
 
 def fingerprint(*parts: str | bytes | Path) -> str:
-    """A short hash over texts and files, to tell whether something cached is still current."""
+    """Return a short hash of texts and files, to detect outdated cache entries."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part.encode() if isinstance(part, str) else part

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tools of a described machine print, without a node: every kind of text, of a machine in any health.
+"""Tool output of a described machine, without a node: every kind of text, for a machine in any state of health.
 
-The words of NVIDIA's tools come from the stand-ins that nodes run; those of the other tools are written here.
+The output of NVIDIA's tools comes from the stand-ins that nodes run; that of other tools is written here.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ SPARK_DEVICES = (
     ("roceP2p1s0f0", "enP2p1s0f0np0", False),
     ("roceP2p1s0f1", "enP2p1s0f1np1", True),
 )
-"""RDMA device, network port, and whether a cable is in it."""
+"""RDMA device, network port, and whether a cable is plugged in."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """One tool's output: its kind, and what was printed."""
+    """The output of one tool, with its kind."""
 
     kind: str
     text: str
@@ -64,7 +64,7 @@ class Text:
 
 @functools.lru_cache(maxsize=64)
 def captures(profile: str, faults: tuple[str, ...] = (), driver: str = DRIVER) -> dict[str, Text]:
-    """Every text of this machine by its name, which is the kind's unless there are several of that kind."""
+    """Return all texts of this machine by name, which is the kind unless there are several of that kind."""
     with tempfile.TemporaryDirectory(prefix="firstlight-machine-") as folder:
         base = Path(folder)
         machine = _build(base, profile, faults, driver)
@@ -97,7 +97,7 @@ _SMI: tuple[tuple[str, str, Sequence[str]], ...] = (
 
 
 def _build(base: Path, profile: str, faults: Sequence[str], driver: str) -> Machine:
-    """Lay out what packages, a boot and a fabric manager that did its work leave on a node."""
+    """Create the files that packages, a boot and a successful fabric manager leave on a node."""
     data = Path(__file__).resolve().parent / "nvidia" / "data"
     (base / SHARE / "nvidia").mkdir(parents=True)
     for name in ("profiles", "nvidia-smi"):
@@ -133,7 +133,7 @@ def _proc_gpus(base: Path) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in sorted((base / PROC_GPUS).glob("*/information")))
 
 
-# The lines of github.com/data-infra/cube-studio/issues/29 (2025-09-18), whose driver found no NVSwitch either.
+# The lines from github.com/data-infra/cube-studio/issues/29 (2025-09-18), whose driver found no NVSwitch either.
 _IN_A_GUEST = f"""\
 \u00d7 {UNIT} - NVIDIA fabric manager service
      Loaded: loaded (/usr/lib/systemd/system/{UNIT}; enabled; preset: enabled)
@@ -151,7 +151,7 @@ Nov 12 09:14:02 gpu0 systemd[1]: Failed to start NVIDIA fabric manager service.
 
 
 def _fabric_manager(machine: Machine, driver: str) -> dict[str, Text]:
-    """The service's state as systemd tells it, and the program's version; a machine without NVSwitch has neither."""
+    """Return the service's state from systemd, and the program's version unless the machine has no NVSwitch."""
     if machine.is_partition:
         return {
             "fabricmanager": Text("fabricmanager", _IN_A_GUEST),
@@ -198,7 +198,7 @@ def _fabric_manager(machine: Machine, driver: str) -> dict[str, Text]:
 
 
 def _ports(profile: str) -> dict[str, Text]:
-    """What the tools of network cards print; written for the cards of a Spark, others have none in their profile."""
+    """Return the output of network card tools, for the cards of a Spark; other profiles have no cards."""
     if profile != "gb10":
         return {}
     netdevs: list[str] = []
@@ -216,7 +216,7 @@ def _ports(profile: str) -> dict[str, Text]:
 
 
 def _card(device: str, number: int, cabled: bool) -> Iterator[str]:
-    """One card of `ibstat`."""
+    """Yield the lines of one card in `ibstat`."""
     guid = f"0x4cbb47030{number:07x}"
     yield f"CA '{device}'"
     yield from (
@@ -243,7 +243,7 @@ def _card(device: str, number: int, cabled: bool) -> Iterator[str]:
 
 
 def _settings(port: str) -> Iterator[str]:
-    """One port of `ethtool`."""
+    """Yield the lines of one port in `ethtool`."""
     yield f"Settings for {port}:"
     yield from (
         f"\t{line}"
@@ -265,7 +265,7 @@ def _settings(port: str) -> Iterator[str]:
 
 
 def ray_status(nodes: int, gpus: int, *, failures: Sequence[str] = (), demands: Sequence[str] = ()) -> str:
-    """`ray status` of a cluster of hosts with so many GPUs each, all of them in use."""
+    """`ray status` of a cluster of hosts with this many GPUs each, all in use."""
     names = [f" 1 node_{number:056x}" for number in range(1, nodes + 1)]
     total = float(nodes * gpus)
     lines = [
@@ -296,7 +296,7 @@ def ray_status(nodes: int, gpus: int, *, failures: Sequence[str] = (), demands: 
 
 
 def vllm_metrics(*, waiting: int = 0, kv_cache: float = 0.31, preemptions: int = 0) -> str:
-    """The page of metrics that a server shows."""
+    """The metrics page of a server."""
     labels = 'engine="0",model_name="tiny"'
     gauges = {"num_requests_running": 2.0, "num_requests_waiting": float(waiting), "kv_cache_usage_perc": kv_cache}
     counters = {"num_preemptions": preemptions, "prompt_tokens": 51200, "generation_tokens": 20480}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's site catalog: what this lab's image, model and packages really are, as catalog entries.
+"""The lab's site catalog: catalog entries for the image, model and packages of this lab.
 
-Digests and revisions depend on the machine that built them, so they are written down when the lab starts, the way a
-site writes down the entries of its own mirror.
+Digests and revisions depend on the machine that built them, so they are written when the lab starts, just as a site
+writes the entries of its own mirror.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .nvidia.packages import load_packages
 
 SOURCE = "lab"
 DOCKER = ("docker.io", "docker-cli")
-"""Debian 13 has the client in a package of its own."""
+"""Debian 13 has the client in a separate package."""
 
 
 def _packages(repository: Path, names: tuple[str, ...]) -> dict[str, str]:
-    """Newest versions of packages in an apt repository of the lab."""
+    """Return the newest versions of packages in an apt repository of the lab."""
     found: dict[str, str] = {}
     for deb in sorted((repository / "pool").rglob("*.deb")):
         name, version = deb_name_and_version(deb)
@@ -60,7 +60,7 @@ def _fingerprint(key: Path) -> str:
 
 
 def driver_releases(factory: Sequence[str]) -> list[dict[str, Any]]:
-    """The driver a node leaves its factory with, and after it the others of its branch, as a stack describes them."""
+    """Return the factory's driver and then the others of its branch, in the format of a stack."""
     packages = {(one.name, one.version): one for one in load_packages()}
     meta = next(name for name in factory if name.startswith("nvidia-driver-"))
     manager = next((name for name in factory if name.startswith("nvidia-fabricmanager")), None)
@@ -71,7 +71,7 @@ def driver_releases(factory: Sequence[str]) -> list[dict[str, Any]]:
 def _release(
     packages: Mapping[tuple[str, str], Package], meta: str, manager: str | None, version: str
 ) -> dict[str, Any]:
-    """The metapackage, and what it needs of its own version."""
+    """Return a driver release: the metapackage, and its dependencies of the same version."""
     names, found = [meta], set[str]()
     while names:
         name = names.pop()
@@ -98,14 +98,16 @@ def _numbers(version: str) -> list[int]:
 def write_catalog(
     cache: Cache, directory: Path, artifacts: EngineArtifacts, factory: Sequence[str], system: str = USUAL_SYSTEM
 ) -> None:
-    """stacks/lab.yml, the next one to move to, their source, and models/tiny.yml. `factory`: what nodes come with."""
+    """Write stacks/lab.yml, its successor, their source, and models/tiny.yml. `factory` lists the preinstalled
+    packages.
+    """
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     repository, digest = artifacts.image_reference.split("@")
     stack: dict[str, Any] = {
         "name": "lab",
         "source": "built by firstlight lab up on this machine",
         "date": today,
-        # Two sources, as on every real machine: Docker is the distribution's, the toolkit the vendor's.
+        # Two sources, as on any real machine: Docker from the distribution, the toolkit from the vendor.
         "packages": _packages(cache.archive(system), DOCKER) | _packages(cache.apt, ("nvidia-container-toolkit",)),
         "package_sources": {"nvidia-container-toolkit": SOURCE},
         "image": {"repository": repository, "digest": digest, "size_bytes": artifacts.image_size_bytes},
@@ -114,7 +116,7 @@ def write_catalog(
         "weights_endpoint": "https://hub.lab.example:8443",
     }
     present, following, *_ = driver_releases(factory)
-    # The factory's driver stays unless somebody says otherwise, as on the machines that the lab plays.
+    # The factory's driver stays unless configured otherwise, as on the machines that the lab simulates.
     stack["driver"] = present | {"policy": "verify-and-hold"}
     after = stack | {"name": "lab-next", "driver": following}
     key = cache.apt / "key.asc"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing a lab up, looking at it, and taking it down without a trace."""
+"""Start a lab, inspect it, and remove it without a trace."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from .waiting import wait_for_node, wait_for_services
 from .wheels import write_index
 
 SNAPSHOTS = "snapshots"
-"""Directory of a lab's snapshots, below its own."""
+"""Name of the directory for snapshots in a lab's own directory."""
 
 
 class Lab:
-    """A lab by its name, in a cache, on an engine."""
+    """A lab with its name, cache and engine."""
 
     def __init__(self, cache: Cache, name: str, say: Say) -> None:
         self.cache = cache
@@ -51,7 +51,7 @@ class Lab:
     # -- up ---------------------------------------------------------------------------------------------------
 
     def up(self, spec: LabSpec) -> None:
-        """Start everything that is not running yet; a second `up` finds it all there."""
+        """Start everything that is not running yet; idempotent."""
         require_engine(self.cache)
         with self.cache.locked():
             engine = ensure_engine(self.cache, self.say)
@@ -62,7 +62,7 @@ class Lab:
                 self.say(f"The lab {self.name} is already up")
                 return
             remove(engine, self.name)
-            shutil.rmtree(self.directory / SNAPSHOTS, ignore_errors=True)  # of nodes that are gone
+            shutil.rmtree(self.directory / SNAPSHOTS, ignore_errors=True)  # of nodes that no longer exist
             others = [path for path in self.cache.labs.glob("*/lab.json") if path.parent != self.directory]
             nodes = limits.nodes_of(others) + len(spec.nodes)
             limits.raise_for(self.cache, nodes, self.say)
@@ -75,7 +75,7 @@ class Lab:
             write_access(self.directory, spec, addresses)
             self._write_record(spec, addresses, network)
             if spec.as_delivered:
-                as_delivered.password(self.directory)  # made before the nodes start side by side
+                as_delivered.password(self.directory)  # generate it before the nodes start in parallel
             self.say(f"Starting {len(spec.nodes)} nodes and the services node")
             start_services(engine, self.cache, self.name, images, network, spec.system)
             if engine.private:
@@ -108,18 +108,18 @@ class Lab:
         self.write_record(record)
 
     def write_record(self, record: Mapping[str, Any]) -> None:
-        """Write down what the lab consists of now."""
+        """Write the lab's current state to its record."""
         (self.directory / "lab.json").write_text(json.dumps(record, indent=2) + "\n")
 
     def _wait_for_all(self, engine: Engine) -> None:
-        """Until every node of the record has booted, has its cables and lets people in."""
+        """Wait until every recorded node has booted, has its cables and accepts logins."""
         record = self.record()
         with ThreadPoolExecutor(max_workers=4) as pool:
             list(pool.map(lambda node: wait_for_node(engine, self._container(node["name"]), node), record["nodes"]))
         wait_for_services(record["network"].rpartition(".")[0] + f".{SERVICES_HOST}")
 
     def _build(self, engine: Engine, spec: LabSpec) -> tuple[NodeImages, EngineArtifacts]:
-        """Node images and inference image side by side: the first waits for packages, the second for wheels."""
+        """Build node images and inference image in parallel: the former waits for packages, the latter for wheels."""
         builds = Builds(self.cache, engine, self.say)
 
         def inference_image() -> EngineArtifacts:
@@ -149,14 +149,14 @@ class Lab:
         return wanted <= set(names)
 
     def _unpause(self, engine: Engine) -> None:
-        """Let nodes go on that a killed snapshot left paused."""
+        """Unpause nodes left paused by a snapshot that was killed."""
         asked = ("--filter", f"label={LABEL}={self.name}", "--filter", "status=paused")
         paused = engine.docker("ps", "-q", *asked).split()
         if paused:
             engine.docker("unpause", *paused)
 
     def exchange(self, node: str) -> None:
-        """Put another machine of the same kind in a node's place: an empty disk, and a key that nobody knows yet."""
+        """Replace a node by another machine of the same kind: an empty disk, and a new, unknown host key."""
         record, engine, container = self.record(), self.engine(), self.container(node)
         entry = next(one for one in record["nodes"] if one["name"] == node)
         entry["replaced"] = entry.get("replaced", 0) + 1
@@ -172,7 +172,7 @@ class Lab:
     # -- status, fabric, down -----------------------------------------------------------------------------------
 
     def record(self) -> dict[str, Any]:
-        """What `up` wrote down."""
+        """Load the record that `up` wrote. Raises LabError if there is no such lab."""
         path = self.directory / "lab.json"
         if not path.exists():
             known = sorted(p.name for p in self.cache.labs.glob("*") if (p / "lab.json").exists())
@@ -184,7 +184,7 @@ class Lab:
         return result
 
     def status(self) -> list[dict[str, Any]]:
-        """One row a node: is it running, does systemd say so, which ports a cable connects."""
+        """Return one row per node: container state, systemd state, and cabled ports."""
         record = self.record()
         engine = find_engine(self.cache)
         linked: dict[str, list[str]] = {}
@@ -204,14 +204,14 @@ class Lab:
         return rows
 
     def container(self, node: str) -> str:
-        """The container that plays a node of this lab, the switch or the services."""
+        """Return the container of a node, the switch or the services."""
         known = [entry["name"] for entry in self.record()["nodes"]] + ["services", "switch"]
         if node not in known:
             raise LabError(f"There is no node {node!r} in the lab {self.name}; its nodes are {', '.join(known)}.")
         return self._container(node)
 
     def wait_for(self, node: str) -> None:
-        """Until a node that was started has booted, has its cables and lets people in."""
+        """Wait until a started node has booted, has its cables and accepts logins."""
         record = self.record()
         if node == "services":
             wait_for_services(record["network"].rpartition(".")[0] + f".{SERVICES_HOST}")
@@ -220,14 +220,14 @@ class Lab:
                 wait_for_node(self.engine(), self._container(node), entry)
 
     def engine(self) -> Engine:
-        """The engine that carries this lab."""
+        """Return the engine that runs this lab. Raises LabError if there is none."""
         engine = find_engine(self.cache)
         if engine is None:
             raise LabError(f"The lab {self.name} has no running Docker engine. Start it again with: firstlight lab up")
         return engine
 
     def down(self) -> None:
-        """Remove every trace of this lab; the last one also ends the private engine."""
+        """Remove every trace of this lab; for the last one, also stop the private engine."""
         with self.cache.locked():
             engine = engine_to_clean(self.cache)
             if engine is not None:
@@ -243,10 +243,10 @@ class Lab:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _remove_shared(self, engine: Engine) -> None:
-        """What all labs share and none needs any more: our engine, or our images in somebody else's."""
+        """Remove what labs share and none needs any more: our engine, or our images in another engine."""
         limits.restore(self.cache)
         abandon(self.cache, engine)
-        left = remove(engine)  # networks and volumes of a lab that was cut off while it went down
+        left = remove(engine)  # networks and volumes of a lab whose removal was interrupted
         if left and not engine.private:
             raise LabError(
                 f"The Docker engine at {engine.address} counts endpoints on {', '.join(left)} that are gone, and does "
@@ -268,5 +268,5 @@ class Lab:
 
 
 def labs_up(cache: Cache) -> Iterable[str]:
-    """Names of the labs that have been brought up and not taken down."""
+    """Return the names of the labs that are up."""
     return sorted(path.parent.name for path in cache.labs.glob("*/lab.json"))

@@ -64,7 +64,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """What can happen to a lab that is up."""
+    """Add the actions that simulate incidents in a running lab."""
     button = actions.add_parser("power", help="cut or restore the power of a node")
     _name(button)
     button.add_argument("node", help="a node, or `services` for apt repository, registry and model hub")
@@ -94,7 +94,7 @@ def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _snapshots(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Keeping a lab as it is, and going back to that."""
+    """Add the actions that take and restore snapshots of a lab."""
     take = actions.add_parser("snapshot", help="keep all nodes as they are now, to go back to later")
     _name(take)
     take.add_argument("snapshot", metavar="SNAPSHOT", help="its name; one of the same name is replaced")
@@ -211,7 +211,7 @@ def _ssh(lab: Lab, node: str, remote: Sequence[str]) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked for; the status to end with."""
+    """Run the action and return the exit status."""
     cache = Cache(default_root())
     lab = Lab(cache, arguments.name, Narrator())
     if arguments.command == "demo":

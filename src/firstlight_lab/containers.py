@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers and the network that a lab consists of, each with what makes it a machine."""
+"""The containers and the network of a lab, with the settings that make each container resemble a machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .spec import CABLED_CAGE, SERVICES_HOST, LabSpec, Node, container_name
 LABEL = "firstlight.lab"
 REMOVAL_SECONDS = 60.0
 MISCOUNT_SECONDS = 10.0
-"""After this long with nothing attached, a network that has "active endpoints" is one that the engine miscounts."""
+"""If a network with nothing attached still has "active endpoints" after this time, the engine has miscounted."""
 SERVICE_NAMES = (
     "registry.lab.example",
     "hub.lab.example",
@@ -35,7 +35,7 @@ SERVICE_NAMES = (
     "lambda.lab.example",
     "wheels.lab.example",
 )
-# What a machine has and a container normally has not. CAP_SYS_RESOURCE is left out: many hosts cannot give it.
+# Properties of a machine that containers usually lack. CAP_SYS_RESOURCE is left out: many hosts cannot grant it.
 MACHINE_LIKE = (
     [
         "--dns=127.0.0.1",
@@ -44,13 +44,13 @@ MACHINE_LIKE = (
     ]  # no name is looked up beyond this machine
     + ["--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--cgroupns=private"]
     + ["--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
-    + ["--device-cgroup-rule=c 231:* rwm"]  # the RDMA character device, for the node to hand on
+    + ["--device-cgroup-rule=c 231:* rwm"]  # the RDMA character device, for the node to pass on
     + ["--shm-size=4g"]  # a machine gives half its memory to /dev/shm, a container 64 MB
     + ["--tmpfs=/run", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
 )
 
-# The engine gives eth0 its address when the node starts; from then on the node keeps it, as a machine does. The file
-# is the one that a cloud's first boot writes, and Ubuntu's installer.
+# The engine assigns eth0 its address when the node starts; from then on the node keeps it, as a machine does. This is
+# the file that a cloud's first boot writes, and Ubuntu's installer.
 MANAGEMENT = """\
 # Generated from the data of the machine's installation.
 network:
@@ -66,9 +66,9 @@ network:
 
 
 def create_network(engine: Engine, lab: str) -> str:
-    """The management network: internal, so that no packet of a node leaves this machine."""
+    """Create the management network: internal, so that no packet from a node leaves this machine."""
     name = f"firstlight-{lab}"
-    if engine.docker("network", "ls", "-q", "--filter", f"name=^{name}$").strip():  # one that `remove` had to leave
+    if engine.docker("network", "ls", "-q", "--filter", f"name=^{name}$").strip():  # one that `remove` could not remove
         subnet = engine.docker("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", name)
         return subnet.strip().rpartition(".")[0]
     taken = host_routes()
@@ -97,7 +97,7 @@ def create_network(engine: Engine, lab: str) -> str:
 def start_services(
     engine: Engine, cache: Cache, lab: str, images: NodeImages, network: str, system: str = USUAL_SYSTEM
 ) -> None:
-    """The node that everything is fetched from."""
+    """Start the services node, from which everything is downloaded."""
     places = {
         "/srv/apt/nvidia.lab.example": cache.apt,
         "/srv/apt/cuda.lab.example": cache.cuda,
@@ -126,7 +126,7 @@ def start_services(
 
 
 def start_switch(engine: Engine, spec: LabSpec, images: NodeImages) -> None:
-    """What the cables of all nodes end in."""
+    """Start the switch that connects the cables of all nodes."""
     wiring = {spec.container(node.name): list(node.ports) for node in spec.nodes}
     engine.docker(
         *("run", "-d", "--name", spec.container("switch"), "--hostname", "switch", "--restart=always"),
@@ -147,7 +147,7 @@ def start_switch(engine: Engine, spec: LabSpec, images: NodeImages) -> None:
 
 
 def start_node(engine: Engine, directory: Path, spec: LabSpec, image: str, node: Node, address: str) -> None:
-    """A machine that boots, with an address on the management network."""
+    """Start a machine that boots, with an address on the management network."""
     network = address.rpartition(".")[0]
     container = spec.container(node.name)
     hosts = [f"--add-host={name}:{network}.{SERVICES_HOST}" for name in SERVICE_NAMES]
@@ -183,7 +183,7 @@ def start_node(engine: Engine, directory: Path, spec: LabSpec, image: str, node:
 
 
 def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[str, str]:
-    """What makes this node itself: its keys, its machine id, its management address, the hardware it plays."""
+    """Return a node's individual files: keys, machine id, management address, simulated hardware."""
     key = host_key(directory, node.name)
     access = {"root/.ssh/authorized_keys": (directory / "id_ed25519.pub").read_text()}
     return {
@@ -202,10 +202,10 @@ def own_files(directory: Path, spec: LabSpec, node: Node, address: str) -> dict[
 
 
 def remove(engine: Engine, lab: str | None = None) -> list[str]:
-    """Take down all of a lab that the engine has; without a name, all that is left of any lab.
+    """Remove everything of a lab from the engine; without a name, the remains of any lab.
 
-    Gives back the networks that stay: rarely, an engine goes on counting an endpoint that is gone, and refuses to
-    remove its network until it is started again (https://github.com/moby/moby/issues/42119).
+    Returns the networks that could not be removed: rarely, an engine still counts an endpoint that is gone, and refuses
+    to remove its network until it is restarted (https://github.com/moby/moby/issues/42119).
     """
     label = f"label={LABEL}={lab}" if lab else f"label={LABEL}"
     _remove_all(engine, ["ps", "-aq", "--filter", label], ["rm", "-f", "-v"])
@@ -214,7 +214,7 @@ def remove(engine: Engine, lab: str | None = None) -> list[str]:
 
 
 def _remove_all(engine: Engine, listing: list[str], removal: list[str]) -> list[str]:
-    """Until nothing is listed: a busy engine refuses what it removes a moment later, or when it is asked again."""
+    """Remove until nothing is listed: a busy engine may refuse at first, or remove with a delay."""
     began = time.monotonic()
     while found := engine.docker(*listing).split():
         try:
@@ -230,7 +230,7 @@ def _remove_all(engine: Engine, listing: list[str], removal: list[str]) -> list[
 
 
 def _attached(engine: Engine, listing: list[str]) -> list[str]:
-    """The containers on the networks of this listing."""
+    """Return the containers on the listed networks."""
     shown = "{{range $id, $_ := .Containers}}{{$id}} {{end}}"
     return [
         container
@@ -240,7 +240,7 @@ def _attached(engine: Engine, listing: list[str]) -> list[str]:
 
 
 def archive_of(files: Mapping[str, str]) -> str:
-    """A tar archive in which the files are root's, whoever makes it; keys and netplan are for root's eyes only."""
+    """Build a tar archive whose files belong to root; keys and netplan files are readable by root only."""
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, text in files.items():
@@ -251,11 +251,11 @@ def archive_of(files: Mapping[str, str]) -> str:
             if "/sbin/" in name:
                 entry.mode = 0o755
             archive.addfile(entry, io.BytesIO(text.encode("ascii")))
-    return target.getvalue().decode("ascii")  # as are its headers
+    return target.getvalue().decode("ascii")  # the headers are ASCII, too
 
 
 def host_routes() -> list[ipaddress.IPv4Network]:
-    """The networks this machine reaches already; a lab must not take one of them."""
+    """Return the networks this machine already has routes to; a lab must not use any of them."""
     rows = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
 
     def dotted(word: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration: the product's own playbook on the lab's nodes."""
+"""The demonstration: run the product's own playbook on the lab's nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .shell import LabError
 
 
 def checkout() -> Path:
-    """The directory that holds site.yml: where the command is run, or where it was installed from."""
+    """Return the directory of site.yml: the working directory, or the checkout of this installation."""
     for candidate in (Path.cwd(), Path(__file__).resolve().parents[2]):
         if (candidate / "site.yml").exists():
             return candidate
@@ -24,7 +24,7 @@ def checkout() -> Path:
 
 
 def playbook_command(root: Path) -> list[str]:
-    """ansible-playbook as installed next to this interpreter, on the lab's inventory."""
+    """Return the command for the ansible-playbook beside this interpreter, with the lab's inventory."""
     return [
         str(Path(sys.executable).parent / "ansible-playbook"),
         "site.yml",
@@ -34,7 +34,7 @@ def playbook_command(root: Path) -> list[str]:
 
 
 def converge(lab: Lab) -> int:
-    """Run site.yml on a lab that is up."""
+    """Run site.yml on a running lab."""
     root = checkout()
     lab.say("Running site.yml on the lab")
     env = {**os.environ, "FIRSTLIGHT_LAB": lab.name, "FIRSTLIGHT_CACHE": str(lab.cache.root)}

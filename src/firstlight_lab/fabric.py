@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an administrator of the fabric's switch does, and somebody who moves cables."""
+"""Administration of the fabric switch, and moving cables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def change_fabric(
     rate: str | None = None,
     cage: int | None = None,
 ) -> None:
-    """Change the switch's ports: all of them, those of one node, those of one name, or a single one."""
+    """Change the switch's ports: all of them, those of one node, those with one name, or a single one."""
     ports = {entry["name"]: list(entry["ports"]) for entry in lab.record()["nodes"]}
     if node is not None and node not in ports:
         raise LabError(f"There is no node {node!r} in the lab {lab.name}; its nodes are {', '.join(ports)}.")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine that carries the lab must have, and a Docker engine to run it on.
+"""Requirements of the machine that runs the lab, and a Docker engine for it.
 
-An engine that answers is used as it is. Otherwise, as root on Debian or Ubuntu, a private one is started: its data,
-socket and pid file are its own, it changes neither iptables nor forwarding, and the last `down` ends it.
+An engine that responds is used as it is. Otherwise, as root on Debian or Ubuntu, a private one is started: it has its
+own data, socket and pid file, changes neither iptables nor forwarding, and is stopped by the last `down`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .shell import LabError, run
 
 Say = Callable[[str], None]
 
-# What is looked for (a program, or a file by its path) -> the Debian or Ubuntu package that brings it.
+# Required program (or file, by its path) -> the Debian or Ubuntu package that provides it.
 ENGINE_PROGRAMS = {"dockerd": "docker.io"}
 PROGRAMS = {
     "docker": "docker.io",
@@ -36,7 +36,7 @@ PROGRAMS = {
     "gpg-agent": "gpg-agent",
     "gpgconf": "gpgconf",
 }
-# Only for making file systems: root's business, and where the user is not root, the builder's.
+# Only needed to build file systems, which is done by root or, for other users, by the builder.
 BUILD_PROGRAMS = {
     "mmdebstrap": "mmdebstrap",
     "ip": "iproute2",
@@ -63,7 +63,7 @@ def _present(name: str) -> bool:
 
 
 def ensure_programs(say: Say, *groups: Mapping[str, str]) -> None:
-    """Install what is missing; where that is not possible, name all of it in one message."""
+    """Install missing packages; if that is not possible, list all of them in one message."""
     missing = sorted({package for group in groups for name, package in group.items() if not _present(name)})
     if not missing:
         return
@@ -79,14 +79,14 @@ def ensure_programs(say: Say, *groups: Mapping[str, str]) -> None:
     install = ["apt-get", "install", *options, *missing]
     with _services_stay_down():
         if run(install, env=env, timeout=900, check=False).returncode != 0:
-            # Package lists that are old or were never fetched; a source that does not answer is no reason to stop.
+            # Package lists may be outdated or missing; continue even if a source does not respond.
             run(["apt-get", "update", "-q"], env=env, check=False)
             run(install, env=env, timeout=900)
 
 
 @contextlib.contextmanager
 def _services_stay_down() -> Iterator[None]:
-    """Packages are installed and their services not started: the lab's engine is its own, and ends with it."""
+    """Keep newly installed services from starting: the lab has its own engine, which ends with it."""
     policy = Path("/usr/sbin/policy-rc.d")
     ours = not policy.exists()
     if ours:
@@ -101,7 +101,7 @@ def _services_stay_down() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Engine:
-    """A Docker engine that answers."""
+    """A Docker engine that responds."""
 
     address: str
     private: bool
@@ -120,11 +120,13 @@ class Engine:
         return self.address.removeprefix("unix://")
 
     def docker(self, *argv: str, check: bool = True, timeout: float = 600, stdin: str | None = None) -> str:
-        """Run the docker client and give back what it printed."""
+        """Run the docker client and return its output."""
         return run(["docker", *argv], env=self.env, check=check, timeout=timeout, stdin=stdin).stdout
 
     def answers(self) -> bool:
-        """Whether an engine is there. A ping waits for no container; `docker info` does, long on a busy engine."""
+        """Return whether the engine responds. A ping, unlike `docker info`, does not wait for containers on a busy
+        engine.
+        """
         if not self.address.startswith("unix://"):
             return run(["docker", "version"], env=self.env, check=False, timeout=60).returncode == 0
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
@@ -143,21 +145,21 @@ def _private(cache: Cache) -> Engine:
 
 
 def find_engine(cache: Cache) -> Engine | None:
-    """The engine that is running now, if any: the private one first, then the machine's own."""
+    """Return the running engine, if any: the private one first, then the machine's own."""
     if _which("docker") is None:
         return None
     private = _private(cache)
-    if os.path.exists(cache.runtime / "docker.sock") and private.answers():  # no error where that is somebody else's
+    if os.path.exists(cache.runtime / "docker.sock") and private.answers():  # another user's is no error
         return private
     public = Engine(address=os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"), private=False)
     return public if public.answers() else None
 
 
 def require_engine(cache: Cache) -> Engine | None:
-    """The engine that answers, or None where one can be started; where neither is so, that is said. Writes nothing."""
+    """Return the running engine, or None if one can be started. Raises LabError if neither. Writes nothing."""
     found = find_engine(cache)
     if found is not None:
-        _ = found.socket  # an engine on another machine is refused before anything is made there
+        _ = found.socket  # rejects an engine on another machine before anything is created there
         if found.rootless():
             raise LabError(
                 f"The Docker engine at {found.address} is a rootless one, expected one that runs as root: the lab's "
@@ -174,7 +176,7 @@ def require_engine(cache: Cache) -> Engine | None:
 
 
 def ensure_engine(cache: Cache, say: Say) -> Engine:
-    """An engine that answers, started if need be."""
+    """Return a running engine, started if necessary."""
     found = require_engine(cache)
     groups = [PROGRAMS, *([BUILD_PROGRAMS] if is_root() else []), *([ENGINE_PROGRAMS] if found is None else [])]
     ensure_programs(say, *groups)
@@ -185,7 +187,7 @@ def ensure_engine(cache: Cache, say: Say) -> Engine:
 
 
 def engine_to_clean(cache: Cache) -> Engine | None:
-    """The engine whose containers `down` removes: one that died with containers must run again to let them go."""
+    """Return the engine to remove containers from; one that died with containers is restarted to release them."""
     found = find_engine(cache)
     left = any((cache.engine_data / "containers").glob("*"))
     if left and is_root() and (found is None or not found.private):
@@ -237,7 +239,7 @@ def start_private(cache: Cache) -> Engine:
 
 
 def stop_private(cache: Cache, say: Say) -> None:
-    """End the private engine by its pid, and remove what it left outside the cache."""
+    """Stop the private engine by its pid, and remove what it left outside the cache."""
     pidfile = cache.runtime / "docker.pid"
     if pidfile.exists():
         pid = int(pidfile.read_text())
@@ -245,11 +247,11 @@ def stop_private(cache: Cache, say: Say) -> None:
         if _program(pid) == "dockerd":
             os.kill(pid, signal.SIGTERM)
         else:
-            pid = 0  # it ended by itself, and its number may be somebody else's by now
+            pid = 0  # it has exited, and its pid may have been reused
         deadline = time.monotonic() + 60
         while pid and Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)  # ours when the same command started it
+                os.waitpid(pid, os.WNOHANG)  # it is our child if this command started it
             state = Path(f"/proc/{pid}/stat")
             if state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 break
@@ -260,7 +262,7 @@ def stop_private(cache: Cache, say: Say) -> None:
     if cache.runtime.exists():
         shutil.rmtree(cache.runtime, ignore_errors=True)
     if is_root() and str(cache.engine_data) in _mounted():
-        # An engine mounts its data on itself, and one that was killed leaves that behind.
+        # An engine bind-mounts its data directory on itself, and leaves the mount behind if it is killed.
         run(["umount", str(cache.engine_data)], check=False)
     for leftover in engine_leftovers():
         with contextlib.suppress(OSError):  # in use by another engine
@@ -268,7 +270,7 @@ def stop_private(cache: Cache, say: Say) -> None:
 
 
 def engine_leftovers() -> list[Path]:
-    """Directories that an engine makes outside its own and leaves, empty, when it ends."""
+    """Return directories that an engine creates outside its own and leaves behind, empty, when it exits."""
     cgroups = Path("/sys/fs/cgroup")
     places = [*sorted(cgroups.glob("*/docker")), cgroups / "docker"]
     places += [Path("/run") / name for name in ("docker/plugins", "docker", "containerd/s", "containerd")]
@@ -276,12 +278,12 @@ def engine_leftovers() -> list[Path]:
 
 
 def _mounted() -> set[str]:
-    """Every mount point; a directory that is mounted on itself shows nowhere else."""
+    """Return all mount points; a directory mounted on itself is visible only here."""
     return {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
 
 
 def _program(pid: int) -> str:
-    """The name of a running process, empty when there is none."""
+    """Return the name of a running process, or an empty string."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:

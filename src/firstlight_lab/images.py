@@ -2,7 +2,7 @@
 """The node images: one Debian file system, and the flavours made from it.
 
 `base` is Debian with systemd, sshd, netplan and Docker. `node` adds what a factory installs (driver, container
-toolkit), `bare` takes Docker away again, `services` adds the registry. Each is named by the hash of what went into it.
+toolkit), `bare` removes Docker again, `services` adds the registry. Each is named by the hash of its inputs.
 """
 
 from __future__ import annotations
@@ -49,32 +49,32 @@ class System:
 
     suite: str
     docker: tuple[str, ...]
-    """Docker's own packages: taken from `bare` nodes, and offered by the lab's apt repository to put them back."""
+    """Docker's own packages: removed from `bare` nodes, and offered by the lab's apt repository for reinstallation."""
     venv: tuple[str, ...]
-    """What makes a virtual environment with pip in it; not on a node before somebody asks for it."""
+    """Packages to create a virtual environment with pip; not on a node until a role installs them."""
     headers: str
-    """What compiling an extension of Python takes."""
+    """Packages to compile a Python extension."""
     network_manager: bool = False
-    """Whether it runs beside networkd, as on a DGX Spark."""
+    """Whether NetworkManager runs beside networkd, as on a DGX Spark."""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What every node has."""
+        """The packages of every node."""
         return (*PACKAGES, *self.docker, *(("network-manager",) if self.network_manager else ()))
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """What roles install on a node that has not got it."""
+        """The packages that roles install on nodes without them."""
         return (*TOOL_PACKAGES, self.headers)
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What is downloaded beside the file system."""
+        """The packages that are downloaded beside the file system."""
         return (*self.docker, *self.venv, "docker-registry")
 
 
-# One older and one newer than Ubuntu 24.04 in systemd, netplan, apt, Python and nftables: what holds on both very
-# likely holds between them.
+# One is older and one newer than Ubuntu 24.04 in systemd, netplan, apt, Python and nftables: what works on both very
+# likely works in between.
 SYSTEMS: Mapping[str, System] = {
     "debian12": System(
         "bookworm",
@@ -91,7 +91,7 @@ SYSTEMS: Mapping[str, System] = {
     ),
 }
 USUAL_SYSTEM = "debian12"
-# On every system; apt finds what each of them needs beyond the node's own packages.
+# For every system; apt resolves the dependencies beyond the node's own packages.
 TOOL_PACKAGES = (
     "iperf3",
     "perftest",
@@ -105,7 +105,7 @@ TOOL_PACKAGES = (
     "prometheus-node-exporter",
     "build-essential",
 )
-NOT_OFFERED = ("docker-registry",)  # the services node's, from a file
+NOT_OFFERED = ("docker-registry",)  # for the services node, from a file
 BUILD_PREFIX = "firstlight-build-"
 NODE_PROGRAMS = ("lab-init", "runc", "swapon", "dmesg")
 EQUIPMENT = resources.files("firstlight_lab") / "equipment"
@@ -122,7 +122,7 @@ class NodeImages:
 
 
 def equipment(name: str) -> str:
-    """A program that runs on a lab node, as text."""
+    """Return the source of a program that runs on a lab node."""
     return (EQUIPMENT / name).read_text(encoding="utf-8")
 
 
@@ -131,7 +131,7 @@ def image_exists(engine: Engine, reference: str) -> bool:
 
 
 def _base(cache: Cache, name: str) -> tuple[Path, Path]:
-    """Where the Debian file system and the packages to keep beside it belong, named by what they are made of."""
+    """Return the paths of the Debian file system and the packages kept beside it, named by a hash of their inputs."""
     system = SYSTEMS[name]
     tag = fingerprint(
         system.suite,
@@ -145,12 +145,12 @@ def _base(cache: Cache, name: str) -> tuple[Path, Path]:
 
 
 def base_is_current(cache: Cache, name: str = USUAL_SYSTEM) -> bool:
-    """Whether what `ensure_base` would make is there already."""
+    """Return whether the results of `ensure_base` exist."""
     return all(path.exists() for path in _base(cache, name))
 
 
 def ensure_base(cache: Cache, say: Say, name: str = USUAL_SYSTEM) -> tuple[Path, Path]:
-    """The Debian file system and the packages beside it, made now (which takes root) if they are not there."""
+    """Return the Debian file system and the packages beside it, building them (as root) if they are missing."""
     tarball, debs = _base(cache, name)
     if base_is_current(cache, name):
         return tarball, debs
@@ -181,7 +181,7 @@ def ensure_base(cache: Cache, say: Say, name: str = USUAL_SYSTEM) -> tuple[Path,
     return tarball, debs
 
 
-# In the finished file system: download beside it what is not, or not always, in it.
+# Runs in the finished file system: download packages that it does not (or not always) contain.
 KEEP_SCRIPT = """
 cd /var/tmp
 apt-get download -q {kept}
@@ -191,7 +191,7 @@ rm -rf lock partial
 
 
 def _derive(engine: Engine, parent: str, reference: str, script: str, mounts: Sequence[str], command: str) -> None:
-    """A flavour: the parent image after a shell script ran in it, without network."""
+    """Commit a flavour: the parent image after a shell script ran in it, without network."""
     name = f"{BUILD_PREFIX}{fingerprint(reference)}"
     engine.docker("rm", "-f", name, check=False)
     volumes = [part for mount in mounts for part in ("-v", mount)]
@@ -205,7 +205,7 @@ def _derive(engine: Engine, parent: str, reference: str, script: str, mounts: Se
 def ensure_images(
     cache: Cache, engine: Engine, factory: Sequence[str], say: Say, system: str = USUAL_SYSTEM
 ) -> NodeImages:
-    """Build what is missing. `factory` names the packages that a node leaves its factory with."""
+    """Build missing images. `factory` lists the packages preinstalled on a node."""
     tarball, debs = ensure_base(cache, say, system)
     pki = ensure_pki(cache)
     offered = sorted(path for path in debs.glob("*.deb") if path.name.split("_")[0] not in NOT_OFFERED)
@@ -278,7 +278,7 @@ printf '[Service]\\nExecStart=\\nExecStart=-udevadm trigger --type=devices --act
     > /etc/systemd/system/systemd-udev-trigger.service.d/lab.conf
 """
 
-# What leaves its factory with the vendor's packages has the vendor's repository among its sources, too.
+# Nodes with the vendor's packages preinstalled have the vendor's repository among their sources, too.
 FACTORY_SCRIPT = """
 install -m 0644 /mnt/nvidia/key.asc /usr/share/keyrings/factory-archive-keyring.asc
 echo 'deb [signed-by=/usr/share/keyrings/factory-archive-keyring.asc] http://nvidia.lab.example firstlight main' \\
@@ -293,7 +293,7 @@ rm -rf /tmp/factory.list /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
 
 
 def _stage(staging: Path, pki: Path, key: Path) -> None:
-    """The files that every node gets, in one directory for the build container."""
+    """Write the files that every node gets to one directory for the build container."""
     staging.mkdir(parents=True, exist_ok=True)
     for name in NODE_PROGRAMS:
         (staging / name).write_text(equipment(name))

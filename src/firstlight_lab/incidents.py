@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to machines: the power goes, hardware and drivers break, a disk is slow, a repository vanishes."""
+"""Simulated incidents: power loss, broken hardware and drivers, a slow disk, a vanished repository."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NO_RATE = "none"
 
 
 def power(lab: Lab, node: str, action: str) -> None:
-    """Do to a node what somebody at its power button does. Off is at once: no process is asked, no file is closed."""
+    """Press a node's power button. Off is immediate: no process is notified, no file is closed."""
     engine, container = lab.engine(), lab.container(node)
     if action in ("off", "cycle"):
-        engine.docker("kill", container, check=action == "off")  # a node that is off already may be cycled
+        engine.docker("kill", container, check=action == "off")  # a node that is already off may be cycled
     if action == "stays-off":
         engine.docker("update", "--restart=no", container)
     if action in ("on", "cycle"):
@@ -42,14 +42,14 @@ def power(lab: Lab, node: str, action: str) -> None:
 
 
 def set_faults(lab: Lab, node: str, faults: Sequence[str]) -> None:
-    """Give a node of a running lab exactly these faults; none is a machine in good health."""
+    """Give a node of a running lab exactly these faults; without any, the machine is healthy."""
     profile = str(_entry(lab, node)["machine"]["profile"])
     files = {MACHINE_PATH.lstrip("/"): _described(profile, faults)}
     lab.engine().docker("cp", "-", f"{lab.container(node)}:/", stdin=archive_of(files))
 
 
 def play(lab: Lab, node: str, profile: str, faults: Sequence[str]) -> None:
-    """Let a node be another machine: switched off, its hardware exchanged, switched on. Its disk stays as it is."""
+    """Turn a node into another machine: switch it off, exchange its hardware, switch it on. Its disk is kept."""
     record = lab.record()
     described = _described(profile, faults)
     entry = _entry(lab, node)
@@ -65,15 +65,15 @@ def play(lab: Lab, node: str, profile: str, faults: Sequence[str]) -> None:
 
 
 def set_disk(lab: Lab, node: str, rate: str) -> None:
-    """Let a node read no more than this from its disk in a second, until it boots again."""
+    """Limit the rate at which a node reads from its disk, until it boots again."""
     asked = _RATE.match(rate)
     if asked is None and rate != NO_RATE:
         raise LabError(f"The rate is {rate!r}; expected a number with kb, mb or gb, as in 20mb, or {NO_RATE}.")
     engine = lab.engine()
     identity = engine.docker("inspect", "--format", "{{.Id}}", lab.container(node)).strip()
     image = engine.docker("inspect", "--format", "{{.Config.Image}}", lab.container("services")).strip()
-    # The groups are root's and, with the second version of them, not the node's own to change: whoever the user is, a
-    # container that sees all of them does it.
+    # The control groups belong to root and, in cgroup v2, the node cannot change its own: so a container that sees all
+    # of them does it, whoever the user is.
     engine.docker(
         *("run", "--rm", "--label", f"{LABEL}={lab.name}", "--network=none", "--userns=host", "--cgroupns=host"),
         *("--security-opt=apparmor=unconfined", "-v", "/sys/fs/cgroup:/sys/fs/cgroup", image),
@@ -82,8 +82,8 @@ def set_disk(lab: Lab, node: str, rate: str) -> None:
 
 
 def _entry(lab: Lab, node: str) -> dict[str, Any]:
-    """What the lab's record says of a node."""
-    lab.container(node)  # refuses a name that no node has
+    """Return a node's entry in the lab's record. Raises LabError."""
+    lab.container(node)  # rejects an unknown name
     entries: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in lab.record()["nodes"]}
     if node not in entries:
         raise LabError(f"{node} has no hardware that could break; the nodes are {', '.join(entries)}.")
@@ -98,6 +98,6 @@ def _described(profile: str, faults: Sequence[str]) -> str:
 
 
 def set_repository(lab: Lab, state: str, at: str) -> None:
-    """Take the apt repository away, from the first request on that names `at`, or bring it back."""
+    """Take the apt repository away, starting with the first request that names `at`, or restore it."""
     script = f"rm -f {_GONE}" if state == "back" else f"printf %s {shlex.quote(at)} > {_GONE}"
     lab.engine().docker("exec", lab.container("services"), "sh", "-ec", script)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of this machine that many nodes together run into, and their former values when those are gone."""
+"""Limits of this machine that many nodes together exceed; their former values are restored when the nodes are gone."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ SYSCTL = Path("/proc/sys")
 
 @dataclass(frozen=True)
 class Limit:
-    """A setting of the kernel that is one for all nodes."""
+    """A kernel setting that is shared by all nodes."""
 
     name: str
     needed: Callable[[int], int]
-    """By the number of nodes of all labs."""
+    """Computes the required value from the number of nodes of all labs."""
     symptom: str
-    """Of a machine that is short of it."""
+    """What a machine shows if the value is too low."""
 
     def file(self, root: Path) -> Path:
         return root / self.name.replace(".", "/")
 
 
 def watchers(nodes: int) -> int:
-    """Eight a node once it has started, as many again for logins, linger and containers, and 64 for everything else."""
+    """Eight per started node, as many again for logins, linger and containers, and 64 for everything else."""
     return 64 + 16 * nodes
 
 
 def neighbours(nodes: int) -> int:
-    """Every node knows every other one on two rails and the management network, each for itself."""
+    """Every node knows every other one on two rails and the management network, with separate entries."""
     return 256 + 3 * nodes * nodes
 
 
-# Every systemd watches files, and the kernel counts the watchers of root on all nodes together: most machines allow
-# 128. It also has one table of neighbours for all network namespaces, with room for 1024: beyond that it loses packets.
+# Every systemd watches files, and the kernel counts root's watchers on all nodes together: most machines allow 128. It
+# also has one neighbour table for all network namespaces, with room for 1024 entries: beyond that it loses packets.
 LIMITS = (
     Limit("fs.inotify.max_user_instances", watchers, "nodes that do not finish starting"),
     Limit("net.ipv4.neigh.default.gc_thresh3", neighbours, "packets that are lost, and SSH that breaks off"),
@@ -49,17 +49,17 @@ LIMITS = (
 
 
 def nodes_of(records: Iterable[Path]) -> int:
-    """How many nodes the labs have whose records these are."""
+    """Return the total number of nodes in these lab records."""
     return sum(len(json.loads(record.read_text())["nodes"]) for record in records)
 
 
 def raise_for(cache: Cache, nodes: int, say: Say, root: Path = SYSCTL) -> None:
-    """Make room for so many nodes in all labs; where that is not possible, say what may come of it."""
+    """Raise the limits for this many nodes in all labs; if that is not possible, name the likely symptoms."""
     memory = _memory(cache)
     remembered = json.loads(memory.read_text()) if memory.exists() else {}
     for limit in LIMITS:
         file, wanted = limit.file(root), limit.needed(nodes)
-        if not file.exists():  # in a container, which sees a part of the kernel's settings
+        if not file.exists():  # in a container, which sees only part of the kernel's settings
             continue
         current = int(file.read_text())
         if current >= wanted:
@@ -80,7 +80,7 @@ def raise_for(cache: Cache, nodes: int, say: Say, root: Path = SYSCTL) -> None:
 
 
 def restore(cache: Cache, root: Path = SYSCTL) -> None:
-    """After the last lab: the former values, but for those that somebody has set since."""
+    """Restore the former values after the last lab, except those that were changed since."""
     memory = _memory(cache)
     if not memory.exists():
         return
@@ -89,10 +89,12 @@ def restore(cache: Cache, root: Path = SYSCTL) -> None:
         if remembered and int(limit.file(root).read_text()) == remembered["raised"]:
             limit.file(root).write_text(f"{remembered['former']}\n")
     memory.unlink()
-    with contextlib.suppress(OSError):  # the private engine's things are there, too
+    with contextlib.suppress(OSError):  # the private engine's files are there, too
         memory.parent.rmdir()
 
 
 def _memory(cache: Cache) -> Path:
-    """Beside the private engine's socket: gone with a reboot, as the raised values are."""
+    """Return the path of the saved values: beside the engine's socket, it is lost on a reboot, as the raised values
+    are.
+    """
     return cache.runtime / "limits.json"

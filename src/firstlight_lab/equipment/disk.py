@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits how fast a node reads from this machine's disk. Runs as root in a short-lived container of the engine.
+"""Limit a node's read rate from this machine's disk. Runs as root in a short-lived container of the engine.
 
-The kernel itself does it, for the control groups that the node consists of. What is still in memory is not read from a
-disk, and has no limit. Arguments: the id of the node's container, and bytes in a second, 0 for no limit.
+The kernel enforces the limit, for the control groups of the node. Reads from the page cache do not touch the disk and
+are not limited. Arguments: the id of the node's container, and bytes per second, 0 for no limit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 GROUPS = Path("/sys/fs/cgroup")
 BLOCKS = Path("/sys/dev/block")
 BESIDE = "/etc/hostname"
-"""A file that Docker keeps where it keeps the nodes' own, whatever is mounted over the rest."""
+"""A file that Docker keeps on the same file system as the nodes' files, even if other paths are mounted over."""
 
 
 def disk(beside: str = BESIDE, blocks: Path = BLOCKS) -> str:
-    """The number of the disk that a file is on; the kernel limits disks, not their partitions."""
+    """Return the device number of the disk that holds a file; the kernel limits disks, not their partitions."""
     number = os.stat(beside).st_dev
     name = f"{os.major(number)}:{os.minor(number)}"
     if not (blocks / name).exists():
@@ -31,8 +31,9 @@ def disk(beside: str = BESIDE, blocks: Path = BLOCKS) -> str:
 
 
 def limits(container: str, of: str, rate: int, groups: Path = GROUPS) -> dict[Path, str]:
-    """What to write into which file. In the first version of control groups a limit is one group's own and not also
-    that of the groups below it, which are the containers that run on the node.
+    """Return what to write into which file.
+
+    In cgroup v1, a limit applies to a single group and not to those below it, which are the containers on the node.
     """
     first = groups / "blkio"
     if first.is_dir():

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies the disks of a lab's nodes into a snapshot and back. Runs as root in a short-lived container of the engine.
+"""Copy the disks of a lab's nodes into a snapshot and back. Runs as root in a short-lived container of the engine.
 
-A node has a writable layer and, in most cases, a disk for its own Docker. Image layers on that disk never change once
-they are complete, so they are hard-linked; everything else is written in place by somebody and copied. A digest over
-the linked files shows, before anything is replaced, whether somebody did change one of them.
+A node has a writable layer and, in most cases, a disk for its own Docker. Image layers on that disk are immutable once
+complete, so they are hard-linked; everything else may be written in place and is copied. Before anything is replaced, a
+digest of the linked files is checked to detect whether one of them was changed nevertheless.
 
-The order comes as JSON: {"action": "take" or "restore", "snapshot": path, "nodes": {name: {"layer": path, "disk": path
-or null}}}.
+The order is passed as JSON: {"action": "take" or "restore", "snapshot": path, "nodes": {name: {"layer": path, "disk":
+path or null}}}.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ DIGESTS = "digests.json"
 LAYERS = "overlay2"
 LAYER, DISK = "layer", "disk"
 DAMAGED = 3
-"""Exit status: an image layer of the snapshot was changed in place, and nothing has been touched."""
+"""Exit status: an image layer of the snapshot was modified in place, and nothing has been touched."""
 
 
 def image_layers(disk: Path) -> set[str]:
-    """Directories in overlay2/ that hold complete image layers, by Docker's own register of them."""
+    """Return the directories in overlay2/ with complete image layers, according to Docker's layer database."""
     return {file.read_text().strip() for file in disk.glob("image/overlay2/layerdb/sha256/*/cache-id")}
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """All of a directory with owners, modes, times, extended attributes and device files."""
+    """Copy a directory with owners, modes, times, extended attributes and device files."""
     target.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", "--reflink=auto", f"{source}/.", str(target)], check=True)
 
 
 def copy_disk(source: Path, target: Path, present: Collection[str] = ()) -> None:
-    """A Docker disk: image layers as hard links, unless the target has them already, everything else as copies."""
+    """Copy a Docker disk: image layers as hard links, unless already in the target, everything else as copies."""
     linked = image_layers(source)
     target.mkdir(parents=True, exist_ok=True)
     _copy_into(target, "-a", [entry for entry in source.iterdir() if entry.name != LAYERS])
@@ -60,15 +60,16 @@ def _copy_into(target: Path, how: str, sources: list[Path]) -> None:
 
 
 def _copy_attributes(source: Path, target: Path) -> None:
-    """Of the directory itself, after its content: copying into it changed its times."""
+    """Copy the attributes of the directory itself, after its content: copying into it changes its times."""
     status = source.stat()
     os.chown(target, status.st_uid, status.st_gid)
     shutil.copystat(source, target)
 
 
 def digests(disk: Path) -> dict[str, str]:
-    """One for each image layer. Any write, truncation or change of mode or owner shows in it; so does another inode,
-    which tells a linked file from one that only looks the same.
+    """Return a digest of each image layer, which changes with any write, truncation, or change of mode or owner.
+
+    It also includes the inode, to distinguish a linked file from an equal copy.
     """
     return {layer: _digest(disk / LAYERS / layer) for layer in image_layers(disk)}
 
@@ -91,7 +92,7 @@ def _seen(status: os.stat_result) -> tuple[int, ...]:
 
 
 def empty(directory: Path, kept_layers: Collection[str] = ()) -> None:
-    """Remove everything in a directory but these image layers."""
+    """Remove everything in a directory except these image layers."""
     doomed = list(directory.iterdir())
     if kept_layers:
         doomed.remove(directory / LAYERS)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab's services node: apt repository (http), image registry, model hub and wheel index (https).
 
-The hub answers the two calls of the Hugging Face hub that a download needs: the file list of a revision, and a file
-of a revision with range requests.
+The hub answers the two calls of the Hugging Face hub that a download needs: the file list of a revision, and a file of
+a revision with range requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, Thread
 from pathlib import Path
 
 HUB = Path("/srv/hub")
-# Where this file is, the apt repository breaks off every connection, beginning with one that names the text in it.
+# While this file exists, the apt repository breaks off every connection, starting with one that names the file's text.
 APT_GONE = Path("/run/apt-gone")
 APT = Path("/srv/apt")
 REPOSITORIES = ("apt.lab.example", "nvidia.lab.example", "cuda.lab.example", "lambda.lab.example")
@@ -42,10 +42,10 @@ HUB_TOKEN = "lab-hub-token"  # noqa: S105 - of the lab alone
 
 
 class HubHandler(BaseHTTPRequestHandler):
-    """File list and files of a revision.
+    """Serves the file list and the files of a revision.
 
-    Every repository is there a second time, with `-gated` after its name: its files are handed out to whoever has the
-    token, 401 says that none came and 403 that another did. The list is open, as on a real hub.
+    Every repository also exists with the suffix `-gated`: its files require the token, with 401 for a missing and 403
+    for a different one. The list is open, as on a real hub.
     """
 
     protocol_version = "HTTP/1.1"
@@ -94,11 +94,11 @@ class HubHandler(BaseHTTPRequestHandler):
             shutil.copyfileobj(handle, self.wfile, 1 << 20)
 
     def log_message(self, *words: object) -> None:
-        """Quiet: the nodes' own reports say what was fetched."""
+        """Log nothing: the nodes' own reports say what was downloaded."""
 
 
 class AptHandler(SimpleHTTPRequestHandler):
-    """The apt repositories, each by its name; they can vanish while somebody is reading from them."""
+    """Serves the apt repositories by host name; they can vanish during a download."""
 
     def do_GET(self) -> None:
         name = self.headers.get("Host", "").partition(":")[0]
@@ -110,19 +110,19 @@ class AptHandler(SimpleHTTPRequestHandler):
         if trigger is None or trigger not in self.path:
             super().do_GET()
             return
-        APT_GONE.write_text("")  # every further request, too
+        APT_GONE.write_text("")  # breaks off every further request, too
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, *words: object) -> None:
-        """Quiet, as the hub is."""
+        """Log nothing, like the hub."""
 
 
 class WheelHandler(SimpleHTTPRequestHandler):
-    """The wheel index: a directory a package, and a page in it that names its files and their hashes."""
+    """Serves the wheel index: a directory per package, with a page that lists its files and their hashes."""
 
     def log_message(self, *words: object) -> None:
-        """Quiet, as the hub is."""
+        """Log nothing, like the hub."""
 
 
 def main() -> None:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's fabric switch. Runs in a container with a network namespace of its own.
+"""The lab's fabric switch, which runs in a container with its own network namespace.
 
-It holds one bridge and, for every node port, a cable (veth pair) whose far end is pushed into the node's network
-namespace under the hardware's name. A port without a cable is there, too: its near end stays down, so that the node
-sees no carrier. A node that reboots comes back with a new namespace and no cable: the switch notices the new process
-id and plugs it in again. Because bridge and cables live in this namespace, they vanish with the container and nothing
-is left on the machine.
+It has one bridge and, for every node port, a cable (veth pair) whose far end is moved into the node's network namespace
+under the hardware's name. Ports without a cable exist as well: their near end stays down, so that the node sees no
+carrier. A node that reboots gets a new namespace without cables: the switch notices the new process id and plugs them
+in again. Because bridge and cables live in this namespace, they vanish with the container and nothing is left on the
+machine.
 
-What an administrator of the switch changed is kept in a file, so that it outlives the nodes' reboots and the
-switch's own: `python3 switch.py change '{...}'` changes the file and the links that are there, `links` names them.
+Changes by the switch's administrator are kept in a file, so that they survive reboots of the nodes and of the switch:
+`python3 switch.py change '{...}'` changes the file and the existing links, `links` lists the links.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STATE = Path("/run/fabric.json")
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP over the engine's socket."""
+    """HTTP over the engine's Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=10)
@@ -46,7 +46,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def process_of(container: str) -> int:
-    """The process id of a running container's init, or 0."""
+    """Return the process id of a running container's init, or 0."""
     connection = UnixConnection("/run/engine.sock")
     try:
         connection.request("GET", f"/containers/{container}/json")
@@ -63,7 +63,7 @@ def process_of(container: str) -> int:
 
 
 def initial_state(wiring: dict[str, list[str]], mtu: int, cage: int) -> dict[str, Any]:
-    """Every node cabled in the same cage, every port alike: {node: {cage, ports: {port: {mtu, down, rate}}}}."""
+    """Return the initial state, with all nodes cabled in `cage`: {node: {cage, ports: {port: {mtu, down, rate}}}}."""
     return {
         node: {"cage": cage, "ports": {port: {"mtu": mtu, "down": False, "rate": None} for port in ports}}
         for node, ports in wiring.items()
@@ -71,7 +71,7 @@ def initial_state(wiring: dict[str, list[str]], mtu: int, cage: int) -> dict[str
 
 
 def changed_state(state: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The state after a change: {nodes, ports} name what it is for (none: all), the other keys what becomes of it."""
+    """Return the state after a change: its {nodes, ports} select (none: all), its other keys are the new values."""
     result: dict[str, Any] = json.loads(json.dumps(state))
     for name, node in result.items():
         if change["nodes"] and name not in change["nodes"]:
@@ -84,17 +84,17 @@ def changed_state(state: dict[str, Any], change: dict[str, Any]) -> dict[str, An
 
 
 def has_carrier(node: dict[str, Any], port: str) -> bool:
-    """A port's name ends with the number of its cage; only one cage of a node has a cable."""
+    """Return whether a port has a carrier. Its name ends with its cage's number; only one cage of a node is cabled."""
     return int(port[-1]) == node["cage"] and not node["ports"][port]["down"]
 
 
 def linked(state: dict[str, Any]) -> dict[str, list[str]]:
-    """The ports of each node that a cable connects."""
+    """Return the ports of each node that have a carrier."""
     return {name: [port for port in node["ports"] if has_carrier(node, port)] for name, node in state.items()}
 
 
 def tool(*argv: str, quiet: bool = False) -> bool:
-    """Run ip(8) or tc(8); False when it refused, with its words on stderr."""
+    """Run ip(8) or tc(8); if it fails, print its error to stderr and return False."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0 and not quiet:
         print(f"{' '.join(argv)}: {done.stderr.strip()}", file=sys.stderr, flush=True)
@@ -102,20 +102,20 @@ def tool(*argv: str, quiet: bool = False) -> bool:
 
 
 def link_name(state: dict[str, Any], node: str, port: str) -> str:
-    """The switch's own end of a cable."""
+    """Return the name of the switch's end of a cable."""
     return f"n{list(state).index(node)}p{list(state[node]['ports']).index(port)}"
 
 
 def mac(node: str, port: str) -> str:
-    """A port's address is the same after every reboot, as that of a real one: the others know it still."""
+    """Return a port's MAC address, which stays the same across reboots, like that of real hardware."""
     digits = hashlib.sha256(f"{node} {port}".encode()).hexdigest()[:10]
     return ":".join(["02", *(digits[at : at + 2] for at in range(0, 10, 2))])
 
 
 def set_link(state: dict[str, Any], node: str, port: str) -> bool:
-    """Make the switch's end of a cable as the state says."""
+    """Configure the switch's end of a cable according to the state."""
     local, settings = link_name(state, node, port), state[node]["ports"][port]
-    tool("tc", "qdisc", "del", "dev", local, "root", quiet=True)  # there is none as long as nobody asked for a rate
+    tool("tc", "qdisc", "del", "dev", local, "root", quiet=True)  # fails unless a rate was set before
     limit = ("root", "tbf", "rate", str(settings["rate"]), "burst", "256kb", "latency", "50ms")
     return (
         tool("ip", "link", "set", local, "mtu", str(settings["mtu"]))
@@ -125,10 +125,10 @@ def set_link(state: dict[str, Any], node: str, port: str) -> bool:
 
 
 def plug(state: dict[str, Any], node: str, pid: int) -> bool:
-    """One cable per port from the bridge into the namespace of process `pid`."""
+    """Connect each port of the node with a cable from the bridge into the namespace of process `pid`."""
     for port in state[node]["ports"]:
         local = link_name(state, node, port)
-        tool("ip", "link", "del", local, quiet=True)  # of the node before its reboot
+        tool("ip", "link", "del", local, quiet=True)  # left from before the node's reboot
         cable = ("ip", "link", "add", local, "type", "veth")
         if not tool(*cable, "peer", "name", port, "address", mac(node, port), "mtu", "1500", "netns", str(pid)):
             return False
@@ -139,14 +139,14 @@ def plug(state: dict[str, Any], node: str, pid: int) -> bool:
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """A node is not plugged in while the state changes."""
+    """Lock the state, so that no node is plugged in while it changes."""
     with STATE.with_suffix(".lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def change_links(change: dict[str, Any]) -> bool:
-    """Keep a change, and make the links that are there as it says; those that are not get it when they come."""
+    """Save a change and apply it to existing links; others get it when they are created."""
     with locked():
         before = json.loads(STATE.read_text())
         after = changed_state(before, change)
@@ -169,7 +169,7 @@ def serve() -> None:
         mtu, cage = int(os.environ["FABRIC_MTU"]), int(os.environ["FABRIC_CAGE"])
         STATE.write_text(json.dumps(initial_state(wiring, mtu, cage)))
     tool("ip", "link", "add", BRIDGE, "type", "bridge")
-    tool("ip", "link", "set", BRIDGE, "mtu", "9216", "up")  # each port has its own; the bridge itself sends nothing
+    tool("ip", "link", "set", BRIDGE, "mtu", "9216", "up")  # each port has its own MTU; the bridge itself sends nothing
     plugged: dict[str, int] = {}
     while True:
         for node in wiring:
