@@ -12,7 +12,7 @@ NAMES = ("registry.lab.example", "hub.lab.example", "apt.lab.example", "wheels.l
 
 
 def ensure_pki(cache: Cache) -> Path:
-    """Make authority and server certificate once; the authority's key never leaves this directory."""
+    """Create authority and server certificate once; the authority's key never leaves this directory."""
     pki = cache.pki
     extensions = pki / "services.ext"
     names = "subjectAltName=" + ",".join(f"DNS:{name}" for name in NAMES) + "\n"
@@ -30,7 +30,7 @@ def ensure_pki(cache: Cache) -> Path:
             ["openssl", "req", *key, "-subj", "/CN=services.lab.example"]
             + ["-keyout", str(pki / "services.key"), "-out", str(pki / "services.csr")]
         )
-    # A service that came later is a name more in the certificate; authority and key stay, nodes trust them already.
+    # A new service only adds a name to the certificate; authority and key are kept, because nodes already trust them.
     extensions.write_text(names)
     run(
         [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processor time for nodes: each has as much as a program beside them, as if it were a machine of its own."""
+"""CPU shares for nodes: each gets as much as a process beside them, as if it were a machine of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Shares:
-    """How a version of the kernel's control groups says it."""
+    """How a version of cgroups expresses shares."""
 
     file: str
     of_one: int
@@ -23,11 +23,11 @@ VERSIONS = (Shares("cpu*/docker/cpu.shares", 1024, 262144), Shares("docker/cpu.w
 
 
 def share_with(nodes: int, root: Path = CGROUPS) -> None:
-    """Give the group of all containers the shares of so many programs.
+    """Give the group of all containers the CPU shares of this many processes.
 
-    An engine has one group for all of its containers, and a group has by itself the shares of one program: with six
-    programs at work on this machine, twelve nodes together would have a seventh of it, and starve. The group ends with
-    its engine. Where it cannot be changed, nodes are slower and all else is the same.
+    An engine has one group for all its containers, and by default a group has the shares of one process: with six busy
+    processes on this machine, twelve nodes together would get a seventh of it, and starve. The group is removed with
+    its engine. If it cannot be changed, nodes are merely slower.
     """
     for shares in VERSIONS:
         for file in root.glob(shares.file):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running programs, saying what is going on, and the one error the lab raises."""
+"""Running programs, progress messages, and the base exception of the lab."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from firstlight.errors import FirstlightError
 
 
 class LabError(FirstlightError):
-    """What went wrong, in words for the person at the keyboard: found, expected, what to do."""
+    """An error explained to the user: what was found, what was expected, what to do."""
 
 
 class Narrator:
-    """Says what is being done, with the seconds since the start, so that a long step is never silent."""
+    """Prints each step with the seconds since the start, so that a long step is never silent."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -35,7 +35,7 @@ def run(
     check: bool = True,
     stdin: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and give back its output; a failure quotes what it said."""
+    """Run a program to completion and return its output. Raises LabError, which quotes the program's output."""
     merged = {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}
     try:
         done = subprocess.run(

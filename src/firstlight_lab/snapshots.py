@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots of a lab: the disks of all its nodes and what the lab knows about them, to go back to later.
+"""Snapshots of a lab: the disks of all its nodes and the lab's own records, for a later restore.
 
-Taking one pauses the nodes for the copy and lets them go on. To a node, a restore is a power cycle that leaves it with
-the disk of then: processes, /run and /tmp start anew. The switch and the services node keep their settings on a disk,
-too, and are treated like any other node.
+Taking a snapshot pauses the nodes during the copy. To a node, a restore is a power cycle that leaves it with its former
+disk: processes, /run and /tmp start anew. The switch and the services node also keep their settings on a disk and are
+treated like any other node.
 
-The disks are in a volume of the engine, next to the nodes' own, so that files that never change can be hard-linked.
-They are root's: a short-lived container of the engine copies them (`equipment/disks.py`), whoever the user is.
+The disks are kept in a volume of the engine, next to the nodes' own, so that files that never change can be
+hard-linked. They belong to root: a short-lived container of the engine copies them (`equipment/disks.py`), whoever the
+user is.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from .shell import LabError, run
 from .spec import container_name
 
 NAME = re.compile(r"^[a-z0-9][a-z0-9.-]{0,39}$")
-DAMAGED = 3  # as disks.py says
+DAMAGED = 3  # the same as in disks.py
 DOCKER_DISK = "/var/lib/docker"
 NEEDED_DRIVER = "overlay2"
 
 
 @dataclass(frozen=True)
 class Power:
-    """Whether a node is on, and whether it comes back after a reboot."""
+    """Whether a node is on, and its restart policy after a reboot."""
 
     running: bool
     restart: str
@@ -54,25 +55,25 @@ class Machine:
     power: Power
     paused: bool
     layer: str
-    """Directory of the writable layer, on the machine that the engine runs on."""
+    """Path of the writable layer, on the machine that runs the engine."""
     disk: str | None
-    """Directory of the volume for the node's own Docker; None where that disk is in memory or there is none."""
+    """Path of the volume for the node's own Docker; None if that disk is in memory or does not exist."""
     image: str
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A complete snapshot: what `snapshots/NAME.json` says."""
+    """A complete snapshot: the content of `snapshots/NAME.json`."""
 
     name: str
     taken: str
     token: str
-    """Names the volume with the disks and the directory with the lab's own files."""
+    """Part of the names of the volume with the disks and the directory with the lab's own files."""
     power: dict[str, Power]
 
 
 def take(lab: Lab, name: str) -> None:
-    """Keep the lab as it is now. A snapshot of the same name is replaced once the new one is complete."""
+    """Take a snapshot. An existing one of the same name is replaced once the new one is complete."""
     if not NAME.match(name):
         raise LabError(
             f"The snapshot's name is {name!r}; expected a lower-case letter or digit, then at most 39 letters, digits, "
@@ -97,7 +98,7 @@ def take(lab: Lab, name: str) -> None:
 
 
 def restore(lab: Lab, name: str) -> None:
-    """Power the nodes off, give them the disks of the snapshot, power them on and wait until they let people in."""
+    """Power the nodes off, restore their disks, power them on and wait until they accept logins."""
     with _locked(lab):
         engine = lab.engine()
         snapshot = _find(lab, name)
@@ -124,19 +125,19 @@ def restore(lab: Lab, name: str) -> None:
 
 
 def names(lab: Lab) -> list[str]:
-    """The complete snapshots of a lab, oldest first."""
+    """Return the names of a lab's complete snapshots, oldest first."""
     return [snapshot.name for snapshot in listing(lab)]
 
 
 def listing(lab: Lab) -> list[Snapshot]:
-    """The complete snapshots of a lab, oldest first."""
-    lab.record()  # refuses a lab that is not up
+    """Return the complete snapshots of a lab, oldest first."""
+    lab.record()  # rejects a lab that is not up
     found = [_read(path) for path in (lab.directory / SNAPSHOTS).glob("*.json")]
     return sorted(found, key=lambda snapshot: (snapshot.taken, snapshot.name))
 
 
 def remove(lab: Lab, name: str) -> None:
-    """Forget a snapshot and free its space."""
+    """Delete a snapshot and free its space."""
     with _locked(lab):
         engine = lab.engine()
         _find(lab, name)
@@ -145,7 +146,7 @@ def remove(lab: Lab, name: str) -> None:
     lab.say(f"The snapshot {name} of the lab {lab.name} is removed")
 
 
-# -- what is kept, and where ------------------------------------------------------------------------------------------
+# -- storage -------------------------------------------------------------------------------------------------------
 
 
 def _pointer(lab: Lab, name: str) -> Path:
@@ -153,7 +154,7 @@ def _pointer(lab: Lab, name: str) -> Path:
 
 
 def _files(lab: Lab, token: str) -> Path:
-    """Where a snapshot keeps the lab's own files: record, keys, known hosts, catalog."""
+    """Return the directory for a snapshot's copy of the lab's own files: record, keys, known hosts, catalog."""
     return lab.directory / SNAPSHOTS / token
 
 
@@ -168,7 +169,7 @@ def _read(path: Path) -> Snapshot:
 
 
 def _write(lab: Lab, snapshot: Snapshot) -> None:
-    """From here on the snapshot is there, and one that it replaces is not."""
+    """Write the snapshot's pointer file, which makes it visible and replaces one of the same name."""
     new = _files(lab, snapshot.token) / "snapshot.new"
     new.write_text(json.dumps(asdict(snapshot), indent=2) + "\n")
     new.rename(_pointer(lab, snapshot.name))
@@ -187,8 +188,8 @@ def _find(lab: Lab, name: str) -> Snapshot:
 
 @contextlib.contextmanager
 def _locked(lab: Lab) -> Iterator[None]:
-    """One snapshot or restore of a lab at a time; other labs are not held up."""
-    lab.record()  # refuses a lab that is not up
+    """Hold a lock, so that one snapshot or restore of a lab runs at a time; other labs are not blocked."""
+    lab.record()  # rejects a lab that is not up
     (lab.directory / SNAPSHOTS).mkdir(exist_ok=True)
     with (lab.directory / SNAPSHOTS / "lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -196,11 +197,11 @@ def _locked(lab: Lab) -> Iterator[None]:
 
 
 def _remove_incomplete(lab: Lab, engine: Engine) -> None:
-    """What no complete snapshot refers to: interrupted ones, replaced ones and removed ones."""
+    """Remove what no complete snapshot refers to: interrupted, replaced and deleted snapshots."""
     directory = lab.directory / SNAPSHOTS
-    if not directory.exists():  # the lab was taken down meanwhile, and all of this with it
+    if not directory.exists():  # the lab was taken down in the meantime, and its snapshots with it
         return
-    engine.docker("rm", "-f", _helper(lab), check=False)  # of a command that was killed
+    engine.docker("rm", "-f", _helper(lab), check=False)  # left by a command that was killed
     kept = {snapshot.token for snapshot in map(_read, directory.glob("*.json"))}
     for entry in directory.iterdir():
         if entry.is_dir() and entry.name not in kept:
@@ -212,7 +213,7 @@ def _remove_incomplete(lab: Lab, engine: Engine) -> None:
 
 
 def _copy_files(source: Path, target: Path) -> None:
-    """The lab's own files, without the snapshots and the sockets of SSH connections that are kept open."""
+    """Copy the lab's own files, without the snapshots and the sockets of persistent SSH connections."""
 
     def left_out(directory: str, entries: list[str]) -> list[str]:
         paths = [Path(directory, entry) for entry in entries]
@@ -222,9 +223,9 @@ def _copy_files(source: Path, target: Path) -> None:
 
 
 def _restore_files(source: Path, target: Path) -> None:
-    """Make the lab's own files those of the snapshot; its record is never missing in between.
+    """Replace the lab's own files by those of the snapshot; its record exists throughout.
 
-    Sockets of SSH connections are removed: what they led to is off.
+    Sockets of SSH connections are removed, because their nodes are off.
     """
     for entry in target.iterdir():
         if entry.name == SNAPSHOTS or (source / entry.name).is_file():
@@ -242,18 +243,18 @@ def _restore_files(source: Path, target: Path) -> None:
             os.replace(new, target / entry.name)
 
 
-# -- the nodes --------------------------------------------------------------------------------------------------------
+# -- nodes ---------------------------------------------------------------------------------------------------------
 
 
 def _machines(lab: Lab, engine: Engine) -> dict[str, Machine]:
-    """All containers of the lab by the names of their nodes, switch and services among them."""
+    """Return all containers of the lab by node name, including switch and services."""
     nodes = [entry["name"] for entry in lab.record()["nodes"]] + ["services", "switch"]
     containers = [container_name(lab.name, node) for node in nodes]
     return dict(zip(nodes, described(json.loads(engine.docker("inspect", *containers))), strict=True))
 
 
 def described(documents: Sequence[Mapping[str, Any]]) -> list[Machine]:
-    """The containers as `docker inspect` describes them; refused where their disks cannot be found."""
+    """Parse the output of `docker inspect`. Raises LabError for a container whose disks cannot be located."""
     machines = []
     for document in documents:
         name = str(document["Name"]).removeprefix("/")
@@ -283,11 +284,11 @@ def described(documents: Sequence[Mapping[str, Any]]) -> list[Machine]:
 
 @contextlib.contextmanager
 def _paused(engine: Engine, machines: Iterable[Machine]) -> Iterator[None]:
-    """No process of a node runs while it is copied. What they have written is in the files, flushed or not."""
+    """Pause the nodes while they are copied. Everything they have written is in the files, flushed or not."""
     running = [machine for machine in machines if machine.power.running]
     awake = [
         machine.container for machine in running if not machine.paused
-    ]  # the others: by a snapshot that was killed
+    ]  # the others were paused by a snapshot that was killed
     try:
         if awake:
             engine.docker("pause", *awake)
@@ -297,20 +298,21 @@ def _paused(engine: Engine, machines: Iterable[Machine]) -> Iterator[None]:
 
 
 def _power_off(engine: Engine, machines: Iterable[Machine]) -> None:
-    """Cut the power of all nodes, those that are about to boot among them. They stay off, even if the engine restarts:
-    their disks may be incomplete until `_power_on`.
+    """Power off all nodes, including those about to boot.
+
+    They stay off even if the engine restarts, as their disks may be incomplete until `_power_on`.
     """
     containers = [machine.container for machine in machines]
     paused = [machine.container for machine in machines if machine.paused]
     if paused:  # by a snapshot that was killed
         engine.docker("unpause", *paused)
     engine.docker("update", "--restart=no", *containers)
-    engine.docker("kill", *containers, check=False)  # refuses those that are off
+    engine.docker("kill", *containers, check=False)  # fails for those that are off
     engine.docker("stop", "-t", "0", *containers)
 
 
 def _power_on(lab: Lab, engine: Engine, power: Mapping[str, Power]) -> None:
-    """Power every node on that was on, and wait for those."""
+    """Power on every node that was on, and wait for them."""
 
     def start(node: str) -> None:
         container = container_name(lab.name, node)
@@ -324,7 +326,7 @@ def _power_on(lab: Lab, engine: Engine, power: Mapping[str, Power]) -> None:
 
 
 class _DamagedError(Exception):
-    """Image layers of the snapshot were changed in place; says of which nodes."""
+    """Image layers of the snapshot were modified in place; the message names the nodes."""
 
 
 def _helper(lab: Lab) -> str:
@@ -332,7 +334,7 @@ def _helper(lab: Lab) -> str:
 
 
 def _copy_disks(lab: Lab, engine: Engine, action: str, volume: str, machines: Mapping[str, Machine]) -> None:
-    """Have a container copy the disks. It sees all volumes as one file system: hard links do not cross mounts."""
+    """Copy the disks in a container that sees all volumes as one file system, as hard links cannot cross mounts."""
     snapshot = Path(engine.docker("volume", "inspect", "--format", "{{.Mountpoint}}", volume).strip())
     volumes = snapshot.parents[1]
     order = {
@@ -351,11 +353,11 @@ def _copy_disks(lab: Lab, engine: Engine, action: str, volume: str, machines: Ma
         *("-v", f"{volumes}:/volumes", *layers, machines["services"].image),
         *("python3", "-c", equipment("disks.py"), json.dumps(order)),
     ]
-    engine.docker("rm", "-f", _helper(lab), check=False)  # of a command that was killed
+    engine.docker("rm", "-f", _helper(lab), check=False)  # left by a command that was killed
     try:
         done = run(argv, env=engine.env, check=False, timeout=1800)
     finally:
-        engine.docker("rm", "-f", _helper(lab), check=False)  # still there when the command was interrupted
+        engine.docker("rm", "-f", _helper(lab), check=False)  # still there if the command was interrupted
     if done.returncode == DAMAGED:
         raise _DamagedError(done.stdout.strip())
     if done.returncode != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab consists of: nodes, their hardware, their ports. Pure; nothing is started here."""
+"""The specification of a lab: nodes, their hardware and ports. Pure functions; nothing is started here."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .shell import LabError
 
 NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
 RACK = re.compile(r"^[a-z]{1,4}$")
-# Two functions (one a PCI Express link) for each of the two cages; a cluster is cabled in the second cage.
+# Two functions (one PCI Express link each) for each of the two cages; a cluster is cabled in the second cage.
 SPARK_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
 CABLED_CAGE = 1
 SERVICES_HOST = 2
 FIRST_NODE_HOST = 10
-MOST_NODES = 96  # an idle one takes 60 MB, and two and a half seconds of a processor to boot
+MOST_NODES = 96  # an idle one takes 60 MB, and two and a half seconds of CPU time to boot
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How the lab plays a kind of hardware: names, ports, and what its factory installs."""
+    """How the lab simulates a kind of hardware: names, ports, and the factory's packages."""
 
     node_prefix: str
     ports: tuple[str, ...]
@@ -38,7 +38,7 @@ PROFILES: Mapping[str, Profile] = {
     "gb10": _SPARK,
     "h100-sxm-8": _NVSWITCH,
     "h100-sxm-4-nvswitch": _NVSWITCH,
-    "h100-sxm-4-partition": _NVSWITCH,  # images of such machines have a fabric manager, which ends at once
+    "h100-sxm-4-partition": _NVSWITCH,  # images of such machines have a fabric manager, which exits immediately
     "h100-sxm-4": _PLAIN,
     "h200-sxm-8": _NVSWITCH,
     "h200-sxm-1": _PLAIN,
@@ -55,7 +55,7 @@ class Node:
     machine: Mapping[str, Any]
     bare: bool = False
     docker_disk: str | None = None  # size of a small disk for Docker, e.g. "300m"; None = as large as the host's
-    replaced: int = 0  # how often another machine has taken its place
+    replaced: int = 0  # how often the machine was replaced by another one
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class LabSpec:
     profile: str
     nodes: tuple[Node, ...]
     fabric_mtu: int = 9000
-    as_delivered: bool = False  # nodes as they are delivered: an account with a password and nothing of ours
+    as_delivered: bool = False  # nodes as delivered: an account with a password, and nothing installed by us
     system: str = "debian12"
 
     def container(self, node: str) -> str:
@@ -74,7 +74,7 @@ class LabSpec:
 
 
 def container_name(lab: str, node: str) -> str:
-    """The container that plays a node of a lab, its switch or its services."""
+    """Return the name of the container for a node of a lab, its switch or its services."""
     return f"firstlight-{lab}-{node}"
 
 
@@ -87,7 +87,7 @@ def _pairs(values: Sequence[str], what: str) -> list[tuple[str, str]]:
 
 
 def rack_nodes(profile: str, racks: Sequence[str]) -> list[str]:
-    """The nodes of racks that are given as NAME=COUNT, called as the inventory plugin `rack` calls them."""
+    """Expand racks given as NAME=COUNT into node names, named like those of the inventory plugin `rack`."""
     found: dict[str, list[str]] = {}
     for name, count in _pairs(racks, "The rack"):
         if not RACK.match(name) or not count.isdecimal() or not 1 <= int(count) <= MOST_NODES or name in found:
@@ -101,7 +101,7 @@ def rack_nodes(profile: str, racks: Sequence[str]) -> list[str]:
 
 
 def _machine(profile: str, faults: Sequence[str]) -> dict[str, Any]:
-    """The hardware a node plays, refused here when its nvidia-smi could not play it."""
+    """Return a node's hardware description. Raises LabError for one that nvidia-smi could not simulate."""
     try:
         document: dict[str, Any] = json.loads(machine_document(profile, faults))
     except ValueError as error:
@@ -120,7 +120,7 @@ def make_spec(
     docker_disks: Sequence[str] = (),
     plays: Sequence[str] = (),
 ) -> LabSpec:
-    """Check what was asked for and lay out the lab; `nodes` is how many there are, or what they are called."""
+    """Validate the request and build the spec of a lab; `nodes` is their number or their names."""
     if not NAME.match(name):
         raise LabError(
             f"The lab's name is {name!r}; expected a lower-case letter, then at most 19 letters, digits or dashes."

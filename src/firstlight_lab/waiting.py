@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for the parts of a lab."""
+"""Wait for the parts of a lab."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .shell import LabError
 
 
 def wait_for_node(engine: Engine, container: str, node: Mapping[str, Any]) -> None:
-    """Until a node of the record has booted, has its cables and lets people in."""
+    """Wait until a recorded node has booted, has its cables and accepts logins."""
     name, address = node["name"], node["address"]
 
     def ready() -> bool:
-        # It answers when the node has booted: asking again and again would take the time that booting needs.
+        # `--wait` returns when the node has booted: polling would take CPU time that booting needs.
         asked = ("timeout", "30", "systemctl", "is-system-running", "--wait")
         if engine.docker("exec", container, *asked, check=False).strip() not in ("running", "degraded"):
             return False
@@ -28,13 +28,13 @@ def wait_for_node(engine: Engine, container: str, node: Mapping[str, Any]) -> No
 
 
 def wait_for_services(address: str) -> None:
-    """Until everything answers that nodes fetch from."""
+    """Wait until all services that nodes download from respond."""
     for port, what in ((80, "apt repository"), (443, "registry"), (8443, "model hub"), (8444, "wheel index")):
         wait_until(lambda port=port: answers(address, port), 30, f"The lab's {what} does not answer")  # type: ignore[misc]
 
 
 def answers(address: str, port: int) -> bool:
-    """Does something listen there?"""
+    """Return whether something listens on the port."""
     try:
         with socket.create_connection((address, port), timeout=2):
             return True
@@ -43,7 +43,7 @@ def answers(address: str, port: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, message: str) -> None:
-    """Poll until it is so; otherwise the message, with the time that was given."""
+    """Poll until the condition holds. Raises LabError with the message and the timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's wheel index: real wheels, tiny, with a stand-in for the engine in two releases, and their locks.
+"""The lab's wheel index: tiny but real wheels, with two releases of a stand-in for the engine, and their locks.
 
-The same files on every machine of an architecture: nothing in a wheel depends on when it was made.
+The files are identical on every machine of an architecture: nothing in a wheel depends on its build time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from importlib import resources
 from pathlib import Path
 
 ENGINE = resources.files("firstlight_lab") / "equipment" / "engine.py"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip archive can say
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can represent
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """One file of the index."""
+    """A wheel file of the index."""
 
     name: str
     version: str
@@ -40,7 +40,7 @@ class Wheel:
         return f"{self.stem}-{self.tag}.whl"
 
     def content(self) -> bytes:
-        """The archive: the files, what pip wants to know of them, and the list of all with their hashes."""
+        """Build the archive: the files, the metadata for pip, and RECORD with the hashes of all files."""
         about = f"{self.stem}.dist-info"
         pure = "true" if self.tag.endswith("-any") else "false"
         wheel = ["Wheel-Version: 1.0", "Generator: firstlight-lab", f"Root-Is-Purelib: {pure}", f"Tag: {self.tag}"]
@@ -89,7 +89,7 @@ def _words(version: str, *words: str) -> Wheel:
 
 
 ELSEWHERE = Wheel("firstlight-lab-elsewhere", "1.0.0", tag="cp38-abi3-manylinux_2_17_riscv64")
-"""A package that was built for another architecture only."""
+"""A package that is available for another architecture only."""
 RELEASES: Mapping[str, Sequence[Wheel]] = {
     "vllm-0.31.0": (_engine("0.31.0"), _words("0.9.0", "Hello")),
     "vllm-0.32.0": (_engine("0.32.0"), _words("1.0.0", "Hello", "there")),
@@ -97,7 +97,7 @@ RELEASES: Mapping[str, Sequence[Wheel]] = {
 
 
 def lock_of(wheels: Sequence[Wheel]) -> str:
-    """A lock of these wheels, as catalog/locks has them of real ones."""
+    """Return a lock of these wheels, in the format of catalog/locks."""
     lines = [
         "# python: 3.11",
         f"# architecture: {platform.machine()}",
@@ -110,7 +110,7 @@ def lock_of(wheels: Sequence[Wheel]) -> str:
 
 
 def write_index(directory: Path, locks: Path) -> None:
-    """The simple index (`simple/`, a page a package), all files in one place (`files/`), and a lock a release."""
+    """Write the simple index (`simple/`, a page per package), all files (`files/`), and a lock per release."""
     pages: dict[str, dict[str, str]] = {}
     for wheel in [*(wheel for release in RELEASES.values() for wheel in release), ELSEWHERE]:
         content = wheel.content()

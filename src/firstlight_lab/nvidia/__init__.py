@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for what no lab machine has: NVIDIA's packages, in real signed apt repositories.
 
-The packages have the real names, versions and dependencies; their nvidia-smi prints the machine that the
-node's /etc/firstlight-lab/machine.json describes, and reports a new driver version only after a reboot.
+The packages have the real names, versions and dependencies; their nvidia-smi prints the machine described by the node's
+/etc/firstlight-lab/machine.json, and reports a new driver version only after a reboot.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _DATA = Path(__file__).resolve().parent / "data"
 
 
 def known_profiles() -> list[str]:
-    """The machines a node can pretend to be."""
+    """Return the names of the machines that a node can simulate."""
     return sorted(path.stem for path in (_DATA / "profiles").glob("*.json"))
 
 
 def known_faults() -> dict[str, str]:
-    """The faults a node can have, with what each means."""
+    """Return the faults that a node can have, with their descriptions."""
     faults = json.loads((_DATA / "nvidia-smi" / "faults.json").read_text(encoding="utf-8"))
     return {name: str(fault["about"]) for name, fault in faults.items()}
 
 
 def pci_files(profile: str) -> dict[str, str]:
-    """The PCI devices of a machine that are NVIDIA's, as files below a folder of devices: GPUs and NVSwitches."""
+    """Return a machine's NVIDIA PCI devices (GPUs and NVSwitches), as files below a directory of devices."""
     described = json.loads((_DATA / "profiles" / f"{profile}.json").read_text(encoding="utf-8"))
     kinds = {str(gpu["bus"])[4:].lower(): "0x030200" for gpu in described["gpus"]}
     kinds |= {f"0000:{5 + index:02x}:00.0": "0x068000" for index in range(int(described.get("nvswitches", 0)))}
@@ -64,7 +64,7 @@ def pci_files(profile: str) -> dict[str, str]:
 
 
 def _device(described: dict[str, Any], kind: str) -> str:
-    """The number of the product, as the driver tells it of a GPU: 233010DE is 0x2330."""
+    """Return the PCI device id; the driver reports a GPU's as 233010DE for 0x2330."""
     while "extends" in described and "pci/pci_device_id" not in described.get("values", {}):
         below = _DATA / "profiles" / f"{described['extends']}.json"
         described = json.loads(below.read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def _device(described: dict[str, Any], kind: str) -> str:
 
 
 def machine_document(profile: str, faults: Sequence[Any] = (), hostname: str | None = None) -> str:
-    """The content of a node's machine.json, refused here already when the node could not use it."""
+    """Return the content of a node's machine.json. Raises ValueError for a description that the node would reject."""
     if profile not in known_profiles():
         raise ValueError(f'profile "{profile}" is not known; use one of: {", ".join(known_profiles())}')
     gpus = len(json.loads((_DATA / "profiles" / f"{profile}.json").read_text(encoding="utf-8"))["gpus"])

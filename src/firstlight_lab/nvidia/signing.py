@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A signing key of the lab's own, kept in the cache and used by nothing else."""
+"""The lab's own signing key, kept in the cache and used for nothing else."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class SigningError(LabError):
 
 @contextmanager
 def keyring(home: Path) -> Iterator[Keyring]:
-    """A key ring in `home`, with a key in it. The agent that gpg starts is ended when the block is left.
+    """Yield a key ring in `home` that contains a key. The agent started by gpg is stopped when the context exits.
 
-    gpg puts its sockets beside the ring and a socket's path holds at most about 100 characters, while a cache
-    may lie deep: the ring is therefore used through a short link.
+    gpg puts its sockets beside the ring, and a socket's path is limited to about 100 characters, while a cache may be
+    nested deeply: the ring is therefore used through a short link.
     """
     if shutil.which("gpg") is None:
         raise SigningError(
@@ -62,15 +62,15 @@ class Keyring:
         return self._gpg(["--armor", "--export", USER])
 
     def binary_key(self) -> bytes:
-        """The public key as most repositories publish it beside the other form (a .gpg file)."""
+        """The public key in binary form (a .gpg file), which most repositories publish as well."""
         return self._gpg(["--export", USER])
 
     def clear_sign(self, text: bytes) -> bytes:
-        """InRelease: the text with its signature round it."""
+        """Return InRelease: the text with its inline signature."""
         return self._gpg(["--armor", "--digest-algo", "SHA256", "--clear-sign"], text)
 
     def detach_sign(self, text: bytes) -> bytes:
-        """Release.gpg: the signature alone."""
+        """Return Release.gpg: the detached signature."""
         return self._gpg(["--armor", "--digest-algo", "SHA256", "--detach-sign"], text)
 
     def _gpg(self, arguments: Sequence[str], text: bytes = b"") -> bytes:
