@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look up every package of requirements.lock in the database of known vulnerabilities.
+"""Look up every package of requirements.lock in a vulnerability database.
 
 Usage: audit.py [ARGUMENT OF pip-audit...]
-It exits 1 when one has a vulnerability, or could not be looked up while others could. Without a way to the database
-nothing is known: it says so, and exits 0.
+
+Exits 1 if a package has a vulnerability, or could not be looked up although others could. If the database cannot be
+reached, nothing is known: this is reported, and the exit status is 0.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ NO_CONNECTION = re.compile(
     r"your network may be blocking this service|"
     r"requests\.exceptions\.(?:ConnectionError|ProxyError|ConnectTimeout|ReadTimeout)"
 )
-"""The end of what pip-audit says when it gets no connection; most of it it does not catch."""
+"""Matches the end of pip-audit's output without a connection; it does not catch most of these exceptions."""
 NOT_AUDITED = "NOT AUDITED: the database of vulnerabilities could not be reached"
 
 
 def verdict(said: str, complaints: str) -> tuple[int, list[str]]:
-    """The exit status, and what to say of what pip-audit wrote to its two outputs."""
+    """Return the exit status and a summary, given pip-audit's standard output and standard error."""
     try:
         packages: list[dict[str, Any]] = json.loads(said)["dependencies"]
     except (ValueError, KeyError, TypeError):
@@ -36,7 +37,7 @@ def verdict(said: str, complaints: str) -> tuple[int, list[str]]:
         return 1, [f"pip-audit gave no result, expected its document: {last}"]
     unknown = [str(one["name"]) for one in packages if "skip_reason" in one]
     if len(unknown) == len(packages):
-        # pip-audit takes a mirror that has packages and no database for one that knows of no vulnerability.
+        # pip-audit takes a package mirror without a vulnerability database for one that knows of no vulnerability.
         return 0, [f"{NOT_AUDITED}: whoever answered knows none of {len(packages)} packages. Run it again elsewhere."]
     found = [
         f"{one['name']} {one['version']}: {flaw['id']} {' '.join(flaw.get('aliases') or ())}, "
@@ -49,7 +50,7 @@ def verdict(said: str, complaints: str) -> tuple[int, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status."""
+    """Run pip-audit, print the summary and return the exit status."""
     command = [str(Path(sys.executable).parent / "pip-audit"), *ARGUMENTS, "--format=json", *arguments]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     status, lines = verdict(done.stdout, done.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a plan takes, in processor time: `bench_plan.py [HOSTS...]`. The first one also reads the catalog."""
+"""Measure the CPU time of a plan: `bench_plan.py [HOSTS...]`. The first measurement includes loading the catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADING = "hosts  inventory and plan  document  MB of JSON"
 
 
 def write(directory: Path, hosts: int) -> None:
-    """The Sparks of the example, as many as wanted; Ray Serve has one server a host."""
+    """Write the example's inventory with this many Sparks; Ray Serve has one server per host."""
     variables = yaml.safe_load((ROOT / "inventory" / "spark4" / "group_vars" / "all.yml").read_text(encoding="utf-8"))
     variables["firstlight_model"] = "gpt-oss-120b"
     variables["firstlight_serving"] = {"profile": "ray-serve", "tensor_parallel": 1, "replicas": hosts}
@@ -33,13 +33,13 @@ def write(directory: Path, hosts: int) -> None:
 
 
 def measure(hosts: int) -> tuple[float, float, int]:
-    """Seconds for inventory and plan, seconds for the document, and its length."""
+    """Return the seconds for inventory and plan, the seconds for the document, and the document's length."""
     with tempfile.TemporaryDirectory() as directory:
         write(Path(directory), hosts)
         began = time.process_time()
         plan = plan_inventory([directory])
         planned = time.process_time()
-        if plan.errors:  # a plan that is refused is a shorter one
+        if plan.errors:  # a refused plan would be shorter
             raise SystemExit(f"the plan of {hosts} hosts is refused: {plan.errors[0]['found']}")
         document = json.dumps(plan.document())
         return planned - began, time.process_time() - planned, len(document)

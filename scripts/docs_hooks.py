@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What MkDocs is told beside mkdocs.yml: generated pages, pages from outside of docs/, and links between all of them.
+"""MkDocs hooks: generated pages, pages from outside docs/, and links between all of them.
 
-The pages are written for people who read them in the checkout, too: links lead to files of the tree, and lists are
-indented as CommonMark has it. Here both are turned into what MkDocs and Python-Markdown understand.
+The pages are also meant to be read in the checkout: links lead to files of the tree, and lists are indented as in
+CommonMark. The hooks convert both into what MkDocs and Python-Markdown understand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ELSEWHERE = {
     "CHANGELOG.md": "changelog.md",
     "catalog/README.md": "reference/catalog.md",
 }
-"""Pages of the tree that are not in docs/: where the site has them."""
+"""Pages outside docs/, with their paths in the site."""
 
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r" *(```+|~~~+)")
@@ -38,7 +38,7 @@ _generated: reference.Pages = {}
 
 
 def navigation(nav: list[Any], generated: reference.Pages) -> list[Any]:
-    """The navigation of mkdocs.yml, with what is generated at the end of its last part and decisions in their place."""
+    """Return the navigation of mkdocs.yml, extended by the generated reference pages and the decisions."""
     decisions = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("0*.md"))
     groups: dict[str, list[Any]] = {"Roles": [], "Modules": []}
     single: list[Any] = []
@@ -61,7 +61,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     _generated.clear()
     _generated.update(reference.pages())
     config.nav = navigation(config.nav or [], _generated)
-    # Anchors as they are in the checkout's own pages.
+    # The same anchors as those of the pages in the checkout.
     config.mdx_configs["toc"] = {**config.mdx_configs.get("toc", {}), "slugify": slugify(case="lower")}
     return config
 
@@ -82,7 +82,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 # --- links ------------------------------------------------------------------------------------------------------------
 def _in_tree(name: str) -> str:
-    """Where the text of a page of the site is in the tree, so that its links can be followed."""
+    """Return the tree path of a site page's source, for resolving its links."""
     back = {there: here for here, there in ELSEWHERE.items() if there != "index.md"}
     role = re.fullmatch(r"reference/roles/(\w+)\.md", name)
     if role and role[1] != "index":
@@ -91,7 +91,7 @@ def _in_tree(name: str) -> str:
 
 
 def _in_site(path: str) -> str | None:
-    """The page of the site that a file of the tree is, if it is one."""
+    """Return the site page for a file of the tree, or None."""
     role = re.fullmatch(r"roles/(\w+)(?:/README\.md)?", path)
     if role:
         return f"reference/roles/{role[1]}.md"
@@ -101,7 +101,7 @@ def _in_site(path: str) -> str | None:
 
 
 def relinked(markdown: str, name: str) -> str:
-    """The text with links for the site. A link to a file that is no page becomes its text: the site has none."""
+    """Convert links for the site. A link to a file that is not a page is replaced by its text."""
     source = _in_tree(name)
     written_for_site = name in _generated and not source.startswith("roles/")
 
@@ -120,7 +120,7 @@ def relinked(markdown: str, name: str) -> str:
 
 # --- lists ------------------------------------------------------------------------------------------------------------
 def indented(markdown: str) -> str:
-    """The text with lists as Python-Markdown wants them: four spaces a level, an empty line before the first item."""
+    """Convert lists for Python-Markdown: four spaces per level, and an empty line before the first item."""
     lines: list[str] = []
     levels: list[int] = []  # columns at which the text of each open item begins
     fence = ""

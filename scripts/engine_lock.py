@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a lock of an engine's release out of uv's pylock.toml: versions, hashes and sizes, no address.
+"""Write the lock of an engine release from uv's pylock.toml: versions, hashes and sizes, but no URLs.
 
-`scripts/engine_lock.sh` runs it; docs/venv.md says how.
+Run by `scripts/engine_lock.sh`; see docs/venv.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Size = Callable[[str], int]
 
 
 def size_of(url: str) -> int:
-    """How large a file of an index is."""
+    """Return the size of a file in an index."""
     if not url.startswith("https://"):
         raise FirstlightError(f"a wheel is at {url}, expected an https address: lock against an index with TLS")
     with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=60) as answer:  # noqa: S310 - https
@@ -32,9 +32,9 @@ def size_of(url: str) -> int:
 def lock_text(
     document: Mapping[str, Any], python: str, architecture: str, size: Size = size_of, beside: str = ""
 ) -> str:
-    """The lock. Of each package only the wheels that fit the platform have their hashes in it.
+    """Render the lock, with hashes only of the wheels for the platform, to which uv limits `document`.
 
-    `beside` is the text of another lock, whose packages are there already and are left out.
+    `beside` is the text of another lock, whose packages are already installed and are left out.
     """
     there = parse_lock(beside).packages if beside else {}
     blocks: list[str] = []
@@ -64,7 +64,7 @@ def lock_text(
 
 
 def main(argv: list[str]) -> int:
-    """`python -m scripts.engine_lock PYLOCK PYTHON ARCHITECTURE [LOCK]` prints the lock."""
+    """Print the lock: `python -m scripts.engine_lock PYLOCK PYTHON ARCHITECTURE [LOCK]`."""
     pylock, python, architecture, *others = argv
     beside = "".join(Path(one).read_text() for one in others)
     try:

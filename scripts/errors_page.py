@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/errors.md from every reason for which a plan is refused: python -m scripts.errors_page."""
+"""Generate docs/errors.md from all errors for which a plan is refused: python -m scripts.errors_page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "errors.md"
 
 
 def all_errors() -> dict[str, str]:
-    """Identifier -> why the rule exists, in the order of the identifiers. An identifier belongs to one module."""
+    """Return identifier -> reason for the rule, sorted. Raises ValueError if two modules define the same identifier."""
     found: dict[str, str] = {}
     for path in sorted((ROOT / "plugins" / "plugin_utils").rglob("*.py")):
         if "\nERRORS" not in path.read_text(encoding="utf-8"):
@@ -26,7 +26,7 @@ def all_errors() -> dict[str, str]:
 
 
 def page() -> str:
-    """docs/errors.md."""
+    """Return the content of docs/errors.md."""
     lines = [
         "# Errors",
         "",

@@ -50,7 +50,7 @@ FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="htt
 </g>
 </svg>
 """
-"""Rich's own format without the fonts, which it has from another host."""
+"""Rich's own format without its fonts, which would be downloaded from another host."""
 
 
 ANIMATION = """
@@ -61,11 +61,11 @@ ANIMATION = """
 """
 LINE = re.compile(r"#recording-line-(\d+)\)")
 Printed = list[tuple[float, str]]
-"""Lines, each with the second in which it was complete."""
+"""Lines, each with the time in seconds at which it was complete."""
 
 
 def printed(command: list[str]) -> Printed:
-    """What a command prints to a terminal."""
+    """Run a command in a terminal and return its output."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "LINES": "50", "TERM": "xterm-256color"}
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment) as process:
@@ -75,7 +75,7 @@ def printed(command: list[str]) -> Printed:
         while True:
             try:
                 rest += os.read(ours, 65_536)
-            except OSError:  # how a terminal tells that nobody writes to it any more
+            except OSError:  # how a terminal signals that no process has it open any more
                 break
             *whole, rest = rest.split(b"\n")
             lines += [(monotonic() - began, line.decode().rstrip("\r")) for line in whole]
@@ -87,7 +87,7 @@ def printed(command: list[str]) -> Printed:
 
 
 def final(lines: Printed, without: str = "") -> Printed:
-    """What is to be read in the end: the last words of a line that was written over, no commands of a terminal."""
+    """Return the readable lines: overwritten parts of a line and control sequences are removed."""
     found = []
     for second, line in lines:
         text = re.sub(r"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]|\x1b[=>]", "", line).rpartition("\r")[2]
@@ -102,7 +102,7 @@ def final(lines: Printed, without: str = "") -> Printed:
 
 
 def picture(command: list[str], lines: Printed, seconds: float = 0.0) -> str:
-    """The picture of a prompt, a command and its output, which appears within so many seconds, or is there at once."""
+    """Render prompt, command and output as a picture; with `seconds`, the lines appear within that time."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text(f"$ {shlex.join(command)}", style="bold"))
     for _, line in lines:
@@ -114,7 +114,7 @@ def picture(command: list[str], lines: Printed, seconds: float = 0.0) -> str:
 
 
 def animated(shown: str, times: list[float], seconds: float) -> str:
-    """The same with each line shown at its time; a wait of minutes is a short one here."""
+    """Animate the picture, showing each line at its time; long waits are shortened."""
     waits = [max(0.0, later - earlier) ** 0.5 for earlier, later in pairwise([0.0, *times])]
     pace, at, delays = seconds / (sum(waits) or 1.0), 0.0, []
     for number, wait in enumerate(waits, start=1):  # line 0 is the prompt

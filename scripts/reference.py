@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference part of the documentation, made from the code when the site is built: path in the site -> Markdown.
+"""Generate the reference part of the documentation from the code during the site build: site path -> Markdown.
 
-Variables come from the planner's own lists of keys and from the roles' argument specs, modules and plugins from what
-ansible-doc reads, commands from their parsers, playbooks from the comments that they begin with.
+Variables come from the planner's own lists of keys and from the roles' argument specs, modules and plugins from
+ansible-doc, commands from their parsers, playbooks from their leading comments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Pages = dict[str, str]
 
 
 def pages() -> Pages:
-    """Every generated page."""
+    """Return all generated pages."""
     documented = ansible_doc()
     return {
         "reference/inventory.md": inventory_page(),
@@ -45,7 +45,7 @@ def pages() -> Pages:
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 def cell(text: object) -> str:
-    """Text of a table: in one line, its pipes escaped, nothing of it taken for HTML."""
+    """Format text for a table cell: on one line, with pipes and HTML escaped."""
     one_line = " ".join(str(text).split()).replace("|", "\\|")
     parts = re.split(r"(`[^`]*`)", one_line)
     return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in parts)
@@ -61,7 +61,7 @@ def fenced(text: str, language: str = "text") -> list[str]:
 
 
 def prose(value: str | Sequence[str] | None) -> str:
-    """A description of Ansible's documentation, whose markup becomes Markdown's."""
+    """Convert a description from Ansible's markup to Markdown."""
     text = value if isinstance(value, str) else "\n\n".join(value or ())
     text = re.sub(r"\bL\(([^,)]+),\s*([^)]+)\)", r"[\1](\2)", text)
     text = re.sub(r"\bB\(([^)]+)\)", r"**\1**", text)
@@ -71,7 +71,7 @@ def prose(value: str | Sequence[str] | None) -> str:
 
 
 def default_of(option: Mapping[str, Any]) -> str:
-    """What holds where nothing is written."""
+    """Return the default of an option as Markdown."""
     if option.get("required"):
         return "required"
     return "" if option.get("default") is None else f"`{json.dumps(option['default'])}`"
@@ -83,7 +83,7 @@ def type_of(option: Mapping[str, Any]) -> str:
 
 
 def option_rows(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ...]]:
-    """Rows for options and those within them: name, type, default, meaning."""
+    """Yield rows for options and their suboptions: name, type, default, meaning."""
     for name, option in options.items():
         choices = option.get("choices")
         said = prose(option.get("description"))
@@ -94,7 +94,7 @@ def option_rows(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[
 
 # --- inventory --------------------------------------------------------------------------------------------------------
 def keys_of_mappings() -> dict[str, tuple[str, ...]]:
-    """The keys of every variable that is a mapping, from the checks: `read_mapping(intent, NAME, KEYS, ...)`."""
+    """Return the keys of every mapping variable, taken from calls of `read_mapping(intent, NAME, KEYS, ...)`."""
     found: dict[str, tuple[str, ...]] = {}
     for path in sorted((ROOT / "plugins" / "plugin_utils").rglob("*.py")):
         calls = [
@@ -117,20 +117,20 @@ def _value(node: ast.expr, module: object) -> Any:
 
 
 def variables() -> tuple[str, ...]:
-    """Every variable of an inventory that the planner knows: of the cluster, then of a host."""
+    """Return every inventory variable that the planner knows: those of the cluster, then those of a host."""
     keys = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils.plan.keys")
     hosts = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils.inventory.inventory_hosts")
     return (*keys.INTENT_KEYS, *hosts.HOST_KEYS)
 
 
 _MEANS = ("meaning", "held against")
-"""Heads of the columns that say what a key means."""
+"""Headings of the table columns that give the meaning of a key."""
 
 
 def meanings() -> dict[tuple[str, str], tuple[str, str]]:
-    """What the pages' tables say: (variable, key or nothing) -> (page, meaning). The first page that says it counts.
+    """Return (variable, key or "") -> (page, meaning) from the tables of the pages; the first page takes precedence.
 
-    A table belongs to the variable that was named last before it.
+    A table belongs to the last variable named before it.
     """
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for path in sorted((ROOT / "docs").glob("*.md")):
@@ -168,7 +168,7 @@ def inventory_page() -> str:
 
 
 def _linked(meaning: str, page: str) -> str:
-    """A meaning whose links lead from the reference to the page that they were written for."""
+    """Adjust links in a meaning so that they work from the reference."""
     meaning = re.sub(r"\]\(#", f"](../{page}#", meaning)
     return re.sub(r"\]\((?!\.\./|https?:)", "](../", meaning)
 
@@ -183,7 +183,7 @@ def roles() -> list[str]:
 
 
 def role_pages() -> Pages:
-    """Each role's README and, under it, every variable with its type, from the argument specs."""
+    """Return each role's README, followed by every variable with its type, from the argument specs."""
     found: Pages = {}
     rows = []
     for role in roles():
@@ -203,7 +203,7 @@ def role_pages() -> Pages:
 
 # --- modules and plugins ----------------------------------------------------------------------------------------------
 def ansible_doc() -> dict[str, dict[str, Any]]:
-    """What ansible-doc says of the collection: kind -> name -> documentation."""
+    """Return the collection's documentation from ansible-doc: kind -> name -> documentation."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ansible-doc"), "--metadata-dump", "--no-fail-on-errors", "firstlight.cluster"],
         cwd=ROOT,
@@ -266,7 +266,7 @@ def plugin_page(documented: Mapping[str, Mapping[str, Any]]) -> str:
 
 # --- playbooks --------------------------------------------------------------------------------------------------------
 def playbook_page() -> str:
-    """The comments that playbooks begin with: those are for whoever runs one."""
+    """Return the leading comments of the playbooks, which are written for their users."""
     lines = [
         "# Playbooks",
         "",
@@ -281,7 +281,7 @@ def playbook_page() -> str:
 
 
 def _comment(lines: Iterable[str]) -> Iterator[str]:
-    """A comment as Markdown: what is indented in it is a command."""
+    """Convert a comment to Markdown: indented lines are commands."""
     for line in lines:
         if line.startswith("   "):
             yield from fenced(line.strip())
@@ -291,14 +291,14 @@ def _comment(lines: Iterable[str]) -> Iterator[str]:
 
 # --- the command ------------------------------------------------------------------------------------------------------
 def command_page() -> str:
-    """What --help prints, of every subcommand."""
+    """Return the --help output of every subcommand."""
     lines = [
         "# Every command and option",
         "",
         "What `firstlight COMMAND --help` prints. [The command](../command.md) says what they have in common, and what",
         "its exit statuses mean.",
     ]
-    # For this page alone: whoever asks for it has a terminal of his own.
+    # Fixed for this page only; at run time, the user's terminal decides.
     with mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}):
         helps = list(_helps(build_parser(*COMMANDS), "firstlight"))
     for path, text in helps:
@@ -307,7 +307,7 @@ def command_page() -> str:
 
 
 def _helps(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, str]]:
-    # A default in somebody's home is shown as everybody's.
+    # Show a default below the current home directory as one below `~`.
     yield path, parser.format_help().replace(str(Path.home()), "~")
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run ansible-test's sanity tests on this collection: sanity.py [ARGUMENT OF ansible-test sanity...] [FILE...].
 
-ansible-test insists on a working directory .../ansible_collections/NAMESPACE/NAME, so it gets a copy of what the
-collection ships, laid out that way. It also makes a virtual environment for each test and fills it from a package
-index; here it finds those environments ready, made of what .venv holds: nothing is downloaded, and nothing stays in the
-home directory.
+ansible-test requires a working directory .../ansible_collections/NAMESPACE/NAME, so it gets a copy of the shipped files
+in that layout. It would also create a virtual environment per test and fill it from a package index; instead, it finds
+these environments prepared from the packages in .venv: nothing is downloaded, and nothing is left in the home
+directory.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CONTROLLER_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 OLDEST_HOST_PYTHON = "3.10"
 # Tests that need packages. "import" stands for a helper of that test, which reads YAML.
 TESTS_WITH_PACKAGES = ("ansible-doc", "import", "runtime-metadata", "validate-modules", "yamllint")
-# What plugins may import on a controller: Ansible's own requirements and nothing else.
+# Packages that plugins may import on a controller: Ansible's own requirements only.
 CONTROLLER_PACKAGES = ("jinja2", "markupsafe", "packaging", "pyyaml")
 
 
 def copy_collection(collection: Path) -> None:
-    """Copy what a build of the collection ships, and ansible-test's configuration."""
+    """Copy the files that a build of the collection ships, and ansible-test's configuration."""
     ignored = yaml.safe_load((ROOT / "galaxy.yml").read_text())["build_ignore"]
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -48,31 +48,31 @@ def copy_collection(collection: Path) -> None:
     ).stdout
     for name in filter(None, listed.split("\0")):
         shipped = not any(fnmatch(name.partition("/")[0], pattern) for pattern in ignored)
-        # A deleted file stays listed until that is committed.
+        # A deleted file stays listed until the deletion is committed.
         if (shipped or name == "tests/config.yml") and (ROOT / name).exists():
             (collection / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, collection / name, follow_symlinks=False)
 
 
 def exceptions(collection: Path, *, oldest_python_found: bool) -> Iterator[str]:
-    """Yield what ansible-test is to pass over. Its list knows no patterns, so every file has a line of its own."""
+    """Yield the entries of ansible-test's ignore list, one per file, as the list does not support patterns."""
     for kind in ("callback", "inventory", "lookup", "modules"):
         for plugin in collection.glob(f"plugins/{kind}/*.py"):
-            # ansible-test asks for the GPLv3, and this collection is under Apache-2.0. No licence at all still fails.
+            # ansible-test requires the GPLv3, but this collection uses Apache-2.0. A missing licence still fails.
             if OUR_LICENCE in plugin.read_text().splitlines()[:2]:
                 yield f"{plugin.relative_to(collection)} validate-modules:missing-gplv3-license"
     if oldest_python_found:
-        # What runs on hosts is imported with their oldest Python; the unit tests import it with the controller's.
+        # Code for hosts is imported with their oldest Python; the unit tests import it with the controller's.
         for kind in ("modules", "module_utils"):
             for plugin in collection.glob(f"plugins/{kind}/**/*.py"):
                 yield f"{plugin.relative_to(collection)} import-{CONTROLLER_PYTHON}!skip"
-    # Only the YAML inside plugins is left for this yamllint: the project's own one checks the files.
+    # This yamllint only has to check the YAML inside plugins: the project's own run checks the files.
     for document in collection.glob("**/*.y*ml"):
         yield f"{document.relative_to(collection)} yamllint!skip"
 
 
 def provide_environments(home: Path) -> None:
-    """Put an environment for each test where ansible-test looks for the one it made in an earlier run."""
+    """Prepare an environment per test where ansible-test looks for one made by an earlier run."""
     for name in TESTS_WITH_PACKAGES:
         (provide_environment(home, name) / "lib").symlink_to(Path(sys.prefix, "lib"))
     packages = provide_environment(home, "import.plugin") / f"lib/python{CONTROLLER_PYTHON}/site-packages"
@@ -84,7 +84,7 @@ def provide_environments(home: Path) -> None:
 
 
 def provide_environment(home: Path, test: str) -> Path:
-    """Make an environment with the Python of .venv and without packages."""
+    """Create an environment with the Python of .venv and without packages, and return its path."""
     commands = collect_requirements(
         python=NativePythonConfig(version=CONTROLLER_PYTHON, path=sys.executable),
         controller=True,
@@ -104,7 +104,7 @@ def provide_environment(home: Path, test: str) -> Path:
 
 
 def oldest_host_python() -> str | None:
-    """Find a Python of the oldest version a host may have. A shim of pyenv is on PATH even where it cannot run."""
+    """Return a Python of the oldest supported version, or None. A pyenv shim may be on PATH without being usable."""
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     candidates = [f"python{OLDEST_HOST_PYTHON}", *map(str, pyenv.glob(f"versions/{OLDEST_HOST_PYTHON}.*/bin/python"))]
     for candidate in filter(shutil.which, candidates):
@@ -131,7 +131,7 @@ def main() -> int:
         ignore = collection / "tests/sanity/ignore-2.19.txt"
         ignore.parent.mkdir()
         ignore.write_text("\n".join([*exceptions(collection, oldest_python_found=oldest is not None), ""]))
-        os.chdir(collection)  # ansible-test finds the collection by its working directory, also when it is imported
+        os.chdir(collection)  # ansible-test derives the collection from the working directory, even at import time
         provide_environments(Path(scratch))
         return subprocess.run(
             ["ansible-test", "sanity", "--color=no", *targets, *sys.argv[1:]],

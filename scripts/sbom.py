@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write bills of materials in CycloneDX's JSON: sbom.py [DIRECTORY].
+"""Write software bills of materials in CycloneDX JSON: sbom.py [DIRECTORY].
 
-One of the wheel, one of the collection, and one of each stack: what is put on a node with it. The same checkout gives
-the same files: they have no time and no serial number. Each is validated against the schema of its version.
+One each for the wheel, the collection and every stack, which lists what is installed on a node. The output is
+reproducible: it contains neither a time nor a serial number. Each document is validated against the schema of its
+version.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ ROOT = Path(__file__).resolve().parent.parent
 CATALOG = ROOT / "catalog"
 PACKAGE = "firstlight"
 USED_BY_PLUGINS = ("ansible-core", "PyYAML")
-"""What the collection needs on a controller; everything else is the command's."""
+"""The collection's requirements on a controller; all others belong to the command."""
 
 Component = dict[str, Any]
 
 
 def component(kind: str, name: str, version: object, purl: PackageURL | None, sha256: str = "") -> Component:
-    """One entry. What has no version is taken as the distribution or the factory has it."""
+    """Return a component. One without a version is used as the distribution or the factory provides it."""
     found: Component = {"type": kind, "bom-ref": purl.to_string() if purl else f"{kind}:{name}", "name": name}
     found |= {"version": str(version)} if version else {}
     found |= {"purl": purl.to_string()} if purl else {}
@@ -43,31 +44,31 @@ def component(kind: str, name: str, version: object, purl: PackageURL | None, sh
 
 
 def from_index(name: str, version: object, hashes: Sequence[str] = ()) -> Component:
-    """A Python package; with its hash where it has one file only."""
+    """Return a Python package, with its hash if it has a single file."""
     purl = PackageURL("pypi", None, canonicalize_name(name), str(version) if version else None)
     return component("library", name, version, purl, hashes[0].removeprefix("sha256:") if len(hashes) == 1 else "")
 
 
 def from_apt(name: str, version: object, distribution: Mapping[str, Any]) -> Component:
-    """A package of a distribution, or of a repository for it."""
+    """Return a package of a distribution, or of a repository for it."""
     release = f"{distribution['distribution']}-{distribution['version']}"
     purl = PackageURL("deb", distribution["distribution"], name, str(version) if version else None, {"distro": release})
     return component("library", name, version, purl)
 
 
 def from_registry(repository: str, digest: str | None) -> Component:
-    """An image by its digest."""
+    """Return a container image, identified by its digest."""
     purl = PackageURL("oci", None, repository.rpartition("/")[2], digest, {"repository_url": repository})
     return component("container", repository, digest, purl, (digest or "").removeprefix("sha256:"))
 
 
 def generic(kind: str, owner: str, name: str, version: object) -> Component:
-    """What is in no index."""
+    """Return a component that is in no package index."""
     return component(kind, name, version, PackageURL("generic", owner, name, str(version)))
 
 
 def needed(names: Iterable[str]) -> list[Component]:
-    """These packages of .venv, and all that they need here; requirements.lock is what is installed."""
+    """Return the named packages with their dependencies as installed in .venv, which follows requirements.lock."""
     found: dict[str, Component] = {}
     waiting = [Requirement(name) for name in names]
     while waiting:
@@ -81,7 +82,7 @@ def needed(names: Iterable[str]) -> list[Component]:
 
 
 def put_on_a_node(stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]]) -> list[Component]:
-    """What a stack pins, and what Firstlight brings beside it."""
+    """Return the packages that a stack pins, and what Firstlight itself installs on a node."""
     distribution = stack["distributions"][0]
     driver, image, venv = stack["driver"], stack.get("image") or {}, stack.get("venv") or {}
     fabric_manager = driver.get("fabric_manager") or {}
@@ -110,7 +111,7 @@ def put_on_a_node(stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, A
 
 
 def document(root: Component, components: Iterable[Component]) -> dict[str, Any]:
-    """A bill of materials: the thing itself, its parts once each, and that it needs them."""
+    """Build a bill of materials: the root component, its unique parts, and its dependency on them."""
     parts: dict[str, Component] = {}
     for one in components:
         parts.setdefault(one["bom-ref"], one)  # the first has its hash
@@ -127,7 +128,7 @@ def document(root: Component, components: Iterable[Component]) -> dict[str, Any]
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """All of them, by the name of their file."""
+    """Return all bills of materials by file name."""
     version = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["version"]
     catalog = load_catalog([CATALOG])
     collection = generic("library", "ansible", "firstlight.cluster", version)
@@ -142,13 +143,13 @@ def documents() -> dict[str, dict[str, Any]]:
 
 
 def problem(text: str) -> str:
-    """What is wrong with a bill of materials, or nothing."""
+    """Return a validation error of a bill of materials, or an empty string."""
     found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     return str(found) if found else ""
 
 
 def main(directory: Path) -> int:
-    """The exit status."""
+    """Write and validate all bills of materials, and return the exit status."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, made in documents().items():
         text = json.dumps(made, indent=2) + "\n"

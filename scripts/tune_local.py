@@ -40,7 +40,7 @@ MODEL = "m"
 
 
 class LocalTrial:
-    """One vLLM process, which ends with this one."""
+    """A trial with one vLLM process, which ends with this script."""
 
     def __init__(self, given: argparse.Namespace, workload: Workload) -> None:
         self._given, self._workload = given, workload
@@ -49,14 +49,14 @@ class LocalTrial:
         self._engine = [given.python, "-m", "vllm.entrypoints.cli.main"]
 
     def argv(self, change: Mapping[str, Any]) -> list[str]:
-        """The server's command, by the words of the product's own launch."""
+        """Return the server's command, with the flags of the product's own launch translations."""
         words = [*self._engine, "serve", self._given.model, "--served-model-name", MODEL, "--host", "127.0.0.1"]
         words += ["--port", str(self._given.port), *(["--load-format", "dummy"] if self._given.dummy else [])]
         for key, value in tuned(self._given.serving, change).items():
             if key == "flags":
                 words += [str(one) for one in value]
             elif key in TRANSLATIONS["vllm"]:
-                form = TRANSLATIONS["vllm"][key][0]  # the newest
+                form = TRANSLATIONS["vllm"][key][0]  # the newest form
                 words += form.arguments(value) if form.arguments else []
             elif key != "profile" and value != 1:
                 raise RungError(f"{key}={value} needs more than one GPU")
@@ -112,7 +112,7 @@ class LocalTrial:
         return {"status": "waived", "reasons": ["the weights are dummies, and answers noise"]}
 
     def restore(self) -> None:
-        """Nothing is served any more."""
+        """Stop the server."""
         if self._process is not None:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 try:

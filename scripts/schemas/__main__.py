@@ -61,11 +61,11 @@ def _index(parser: argparse.ArgumentParser) -> None:
 
 
 def ask_engine(engine: str, python: Path, paths: Sequence[str]) -> dict[str, Any]:
-    """Run the stand-alone reader in the engine's own interpreter."""
+    """Run the stand-alone reader in the engine's own interpreter and return its description."""
     script = Path(__file__).with_name("inside.py")
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": "/nonexistent",  # defaults under a home directory would be this machine's
+        "HOME": "/nonexistent",  # defaults below a home directory would be specific to this machine
         "PYTHONPATH": ":".join(paths),
         "HF_HUB_OFFLINE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
@@ -79,7 +79,7 @@ def ask_engine(engine: str, python: Path, paths: Sequence[str]) -> dict[str, Any
 
 
 def run(arguments: argparse.Namespace) -> list[Path]:
-    """Do one action; the files written."""
+    """Run one action and return the files written."""
     match arguments.action:
         case "vllm" | "sglang":
             found = ask_engine(arguments.action, arguments.python, arguments.path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an annotation of a pydantic model takes, as data, worked out of its source."""
+"""Convert annotations of pydantic models, read from their source, to data that lists the accepted values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 PLAIN = {"int": "int", "float": "float", "str": "str", "bool": "bool", "Path": "str", "dict": "map", "None": "null"}
 ANYTHING = {"object", "Any"}
 OF_PYTHON = {"TokenizerBase", "PreTrainedTokenizerBase"}
-"""Objects that only a program can give."""
+"""Types whose objects can only be passed by a program."""
 LISTS = {"List", "list", "Set", "set", "Tuple", "tuple"}
 MAPS = {"Dict", "dict"}
 BACKEND = "pytorch"
 
 
-class Unreadable(Exception):  # noqa: N818 - says what an annotation is, as its neighbour does
-    """An annotation of a form that is not known."""
+class Unreadable(Exception):  # noqa: N818 - describes an annotation, as its neighbour does
+    """The annotation has an unknown form."""
 
 
 class Annotations:
-    """The classes and names of a release by which annotations are understood."""
+    """The classes and aliases of a release, which give annotations their meaning."""
 
     def __init__(self, trees: Iterable[ast.Module]) -> None:
         self.classes: dict[str, ast.ClassDef] = {}
@@ -36,7 +36,7 @@ class Annotations:
                     self.aliases.setdefault(name, value)
 
     def lineage(self, name: str) -> list[str]:
-        """The classes a class comes from, the first ancestor first, itself last; those of other files are left out."""
+        """Return a class with its ancestors, the class itself last; those from other files are left out."""
         found: list[str] = []
         for base in self.classes[name].bases:
             if isinstance(base, ast.Name) and base.id in self.classes:
@@ -44,12 +44,12 @@ class Annotations:
         return [*found, name]
 
     def takes(self, node: ast.expr) -> list[Any]:
-        """Everything an annotation takes; nothing is in it twice."""
+        """Return everything that an annotation accepts, without duplicates."""
         found: list[Any] = []
         for one in self._each(node):
             if one not in found:
                 found.append(one)
-        # A text that is one of an enumeration's words is an error later, if not at once.
+        # A string that is not one of an enumeration's values fails later, if not at once.
         if any(isinstance(one, dict) and "words" in one for one in found):
             found = [one for one in found if one != "str"]
         return ["any"] if "any" in found else found
@@ -92,7 +92,7 @@ class Annotations:
         return [{"object": name}]
 
     def _words(self, name: str, *, by_name: bool) -> dict[str, Any]:
-        """An enumeration: by what its members are, or by their names, in any case."""
+        """Return the members of an enumeration: their values, or their names in any case."""
         members = [
             (str(target.id), value.value)
             for node in self.classes[name].body
@@ -113,7 +113,9 @@ class Annotations:
         return [one for item in items for one in self._each(item)]
 
     def _choice(self, base: str) -> dict[str, Any] | None:
-        """What `from_dict` of a base class chooses from, and by which key, without what the backend does not have."""
+        """Return the classes that a base class's `from_dict` chooses from, and the key; limited to those of the
+        backend.
+        """
         method = self._method(base, "from_dict")
         key, choice, fold = "", {}, False
         for node in ast.walk(method) if method else ():

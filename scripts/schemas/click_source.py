@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the click options of `trtllm-serve` from a clone of TensorRT-LLM; its wheels need a GPU host to import."""
+"""Read the click options of `trtllm-serve` from a clone of TensorRT-LLM, whose wheels only import on a GPU host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .python_source import literal
 from .releases import ReleasesError
 
 SERVE = "tensorrt_llm/commands/serve.py"
-# Files that define words which serve.py only names.
+# Files that define values which serve.py refers to.
 DEFINITIONS = (
     "tensorrt_llm/llmapi/reasoning_parser.py",
     "tensorrt_llm/serve/tool_parser/tool_parser_factory.py",
@@ -26,13 +26,13 @@ TYPES = {"str": "str", "int": "int", "float": "float", "bool": "str", "click.INT
 
 
 def read_trtllm(git: Path, version: str) -> dict[str, Any]:
-    """The options of `trtllm-serve MODEL` at a tag."""
+    """Return the options of `trtllm-serve MODEL` at a tag."""
     commit = commit_of(git, version)
     return {**read_sources(read_files(git, commit, (SERVE, *DEFINITIONS)), version), "commit": commit}
 
 
 def commit_of(git: Path, version: str) -> str:
-    """The commit of a release's tag."""
+    """Return the commit of a release's tag."""
     commit = _git(git, "rev-parse", f"v{version}^{{commit}}")
     if commit is None:
         raise ReleasesError(f"{git} has no tag v{version}: fetch the tags, or name another version")
@@ -40,7 +40,7 @@ def commit_of(git: Path, version: str) -> str:
 
 
 def read_files(git: Path, commit: str, paths: Iterable[str]) -> dict[str, str]:
-    """Those of the files that a commit has."""
+    """Return those of the files that exist in a commit, with their text."""
     files = {path: _git(git, "show", f"{commit}:{path}") for path in paths}
     return {path: text for path, text in files.items() if text is not None}
 
@@ -51,7 +51,7 @@ def _git(git: Path, *words: str) -> str | None:
 
 
 def read_sources(files: dict[str, str], version: str) -> dict[str, Any]:
-    """The same from the text of its files, by path."""
+    """Return the options, given the source files by path."""
     tree = ast.parse(files[SERVE])
     source = Source(files.values())
     command = next(
@@ -68,7 +68,7 @@ def read_sources(files: dict[str, str], version: str) -> dict[str, Any]:
 
 
 def click_calls(command: ast.FunctionDef) -> Iterator[ast.Call]:
-    """Decorators @click.argument(...) and @click.option(...) of a command."""
+    """Yield the decorators @click.argument(...) and @click.option(...) of a command."""
     for decorator in command.decorator_list:
         match decorator:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="click"), attr="argument" | "option")):
@@ -76,7 +76,7 @@ def click_calls(command: ast.FunctionDef) -> Iterator[ast.Call]:
 
 
 def describe(call: ast.Call, source: Source) -> dict[str, Any]:
-    """One option or argument as data."""
+    """Describe one option or argument as data."""
     words = [str(source.value(word)) for word in call.args]
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     names = [name for word in words if word.startswith("-") for name in word.split("/")]
@@ -98,7 +98,7 @@ def describe(call: ast.Call, source: Source) -> dict[str, Any]:
 
 
 def option_type(node: ast.expr | None, source: Source) -> tuple[str, list[str] | None]:
-    """A type, and the words of a click.Choice or of a class made of it."""
+    """Return a type, and the values of a click.Choice or a class derived from it."""
     match node:
         case ast.Call(func=function, args=[words, *more]) if ast.unparse(function).endswith(
             ("Choice", "ChoiceWithAlias")
@@ -118,7 +118,7 @@ def choice_words(node: ast.expr, source: Source) -> list[str]:
 
 
 def stability(node: ast.expr | None) -> str:
-    """How stable NVIDIA calls an option: the tag of its help."""
+    """Return the stability of an option according to NVIDIA: the tag of its help."""
     if isinstance(node, ast.Call) and len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
         return str(node.args[1].value)
     return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One form for every schema: complete fields, sorted, without what depends on the machine it was made on."""
+"""The common form of all schemas: complete fields, sorted, and independent of the generating machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIELDS: dict[str, Any] = {
     "deprecated": None,
     "help": "",
 }
-"""Fields of a flag in their order, each with what it is when a source says nothing."""
+"""Fields of a flag in order, with their defaults."""
 
 PARSER: dict[str, Any] = {"underscores": False, "abbreviations": False, "subkeys": False, "attached": {}}
 NOTE = (
@@ -49,7 +49,7 @@ def make_document(
     parser: Mapping[str, Any],
     since: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The schema of one engine version, from what one of the readers found."""
+    """Return the schema of one engine version, given the results of a reader."""
     options = [argument for argument in arguments if argument.get("names")]
     known = {name for option in options for name in option["names"]}
     return {
@@ -72,7 +72,7 @@ def make_document(
 
 
 def normal_flag(option: Mapping[str, Any], known: set[str], since: Mapping[str, str]) -> dict[str, Any]:
-    """One flag with all fields; its long name first, because that is what messages show."""
+    """Return a flag with all fields; its long name first, because messages show the first."""
     flag = {name: option.get(name, empty) for name, empty in FIELDS.items()}
     flag["names"] = sorted(dict.fromkeys(flag["names"]), key=lambda name: not name.startswith("--"))
     flag["also"] = sorted(set(flag["also"]))
@@ -91,12 +91,12 @@ def normal_flag(option: Mapping[str, Any], known: set[str], since: Mapping[str, 
 
 
 def earliest(names: Sequence[str], since: Mapping[str, str]) -> str | None:
-    """The first release with any of a flag's names."""
+    """Return the first release with any of a flag's names."""
     return min((since[name] for name in names if name in since), key=release, default=None)
 
 
 def sort_words(words: Sequence[Any] | None) -> list[Any] | None:
-    """Numbers by size before words by letter."""
+    """Sort numbers by value, followed by strings alphabetically."""
     if words is None:
         return None
     return sorted({json.dumps(word): word for word in words}.values(), key=lambda word: (isinstance(word, str), word))
@@ -110,7 +110,7 @@ def deprecation(words: str, known: set[str]) -> str:
 
 
 def without_machine(value: Any) -> Any:
-    """A default without host names, home directories and the like: those say something of the generator's machine."""
+    """Return a default, or None if it depends on the generating machine, such as a home directory."""
     if isinstance(value, str):
         own = {socket.gethostname(), getpass.getuser(), str(Path.home())}
         return None if value.startswith(("/", "~")) or any(len(word) > 3 and word in value for word in own) else value
@@ -120,7 +120,7 @@ def without_machine(value: Any) -> Any:
 
 
 def release(version: str) -> tuple[tuple[int, int, str], ...]:
-    """A version in an order: 0.9 before 0.10, a candidate before its release, a post-release after it."""
+    """Return a sort key: 0.9 before 0.10, a candidate before its release, a post-release after it."""
     parts = []
     for part in version.replace("rc", ".rc").replace("..", ".").split("."):
         digits = "".join(character for character in part if character.isdigit())
@@ -132,7 +132,7 @@ def release(version: str) -> tuple[tuple[int, int, str], ...]:
 def write_document(
     document: Mapping[str, Any], directory: Path, rendered: Callable[[Mapping[str, Any]], str] | None = None
 ) -> Path:
-    """Write it where the catalog looks; the old date stays when nothing else changed."""
+    """Write the document to the catalog; the old date is kept if nothing else changed."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{document['engine']}-{document['version']}.json"
     as_text = rendered or render
@@ -146,7 +146,7 @@ def write_document(
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """Readable in a diff: the head indented, one flag a line."""
+    """Render for readable diffs: the head indented, one flag per line."""
     head = {key: value for key, value in document.items() if key != "flags"}
     lines = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
     flags = ",\n".join("    " + json.dumps(flag, ensure_ascii=False) for flag in document["flags"])
@@ -154,7 +154,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def render_settings(document: Mapping[str, Any]) -> str:
-    """The same of the settings of a file: one key a line."""
+    """Render the settings of a file likewise: one key per line."""
     head = {key: value for key, value in document.items() if key != "objects"}
     lines = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
     objects = ",\n".join(

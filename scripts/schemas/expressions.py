@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of expressions in an engine's source, worked out without running it.
+"""Evaluate expressions in an engine's source without running it.
 
-Enough for argument declarations: literals, constants of the same release, members of enumerations, words of a Literal.
+Supports what argument declarations use: literals, constants of the same release, enumeration members, Literal values.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ DEEPEST = 20
 
 
 class UnresolvedError(Exception):
-    """An expression whose value its source alone does not tell."""
+    """The value of the expression cannot be determined from its source alone."""
 
 
 class Source:
-    """The constants, enumerations and class fields that the files of a release define."""
+    """The constants, enumerations and class fields defined in the files of a release."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.names: dict[str, ast.expr] = {}
@@ -38,7 +38,7 @@ class Source:
                     fields.setdefault(name, value)
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """What an expression is. Raises UnresolvedError."""
+        """Return the value of an expression. Raises UnresolvedError."""
         if depth > DEEPEST:
             raise UnresolvedError("an expression that leads in a circle")
         match node:
@@ -65,7 +65,7 @@ class Source:
         raise UnresolvedError(ast.unparse(node))
 
     def _named(self, node: ast.Name | ast.Attribute, depth: int) -> Any:
-        """A constant, an enumeration, a field of a class."""
+        """Return the value of a constant, an enumeration, or a field of a class."""
         match node:
             case ast.Name(id=name) if name in self.names:
                 return self.value(self.names[name], depth + 1)
@@ -108,7 +108,7 @@ class Source:
         raise UnresolvedError(ast.unparse(node))
 
     def _model_default(self, owner: str, name: str, depth: int) -> Any:
-        """The default of a field of a pydantic model: given plainly, or as Field(default=...)."""
+        """Return the default of a pydantic field, given directly or as Field(default=...)."""
         node = self.fields.get(owner, {}).get(name)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Field":
             given = [keyword.value for keyword in node.keywords if keyword.arg == "default"] + node.args
@@ -118,7 +118,7 @@ class Source:
         return self.value(node, depth + 1)
 
     def members(self, name: str, depth: int = 0) -> Iterable[Any]:
-        """The values of an enumeration."""
+        """Return the values of an enumeration."""
         return [self.value(node, depth + 1) for node in self.fields[name].values()]
 
 

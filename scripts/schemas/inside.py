@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes an engine's real argument parser as JSON; run by the interpreter in which the engine is installed.
+"""Describe an engine's real argument parser as JSON; runs in the interpreter in which the engine is installed.
 
-Stand-alone and standard library only: that interpreter knows nothing of Firstlight. What an argument takes is found by
-trying words on the parser's own converter, because a converter's name says little: `8k` is a number for one and not for
-the next, `None` is a word for some.
+Stand-alone and limited to the standard library, because Firstlight is not available there. Accepted values are found by
+probing the parser's own converter with samples, because a converter's name says little: some accept `8k` as a number,
+and for some `None` is a special value.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ NO_WORD = "no~such~word"
 DEPRECATED = re.compile(r"(?i)(^|\W)(is deprecated|deprecated[:,.)\]]|^deprecated|has been deprecated)")
 INSTEAD = re.compile(r"(?i)use\s+`*(--[a-z0-9][\w.-]*)")
 
-# JSON arguments whose converter takes any keys, and the class that takes them afterwards and refuses what it lacks.
+# JSON arguments whose converter accepts any keys, with the class that later rejects unknown ones.
 VLLM_JSON = {
     "--speculative-config": ("vllm.config", "SpeculativeConfig"),
     "--diffusion-config": ("vllm.config", "DiffusionConfig"),
     "--watermark-config": ("vllm.config.watermarking", "WatermarkConfig"),
 }
-# The class behind these names a backend in any case, and by `auto` none.
+# The class behind these accepts a backend's name in any case, and `auto` for none.
 ANY_CASE = {"--attention-backend"}
 
 
 def attempt(converter: Callable[[str], Any], word: str) -> tuple[bool, Any]:
-    """Whether a converter takes a word, and what it makes of it (or the refusal's text)."""
+    """Return whether a converter accepts a word, with the result (or the error text)."""
     try:
         return True, converter(word)
-    except Exception as error:  # noqa: BLE001 a converter may raise anything, and argparse turns it into a refusal
+    except Exception as error:  # noqa: BLE001 a converter may raise anything, which argparse turns into an error
         return False, str(error)
 
 
 def probe(converter: Callable[[str], Any] | None) -> tuple[str, list[str]]:
-    """What words a converter takes: a type, and which other forms also pass."""
+    """Probe a converter: return its type, and which other forms it accepts."""
     if converter is None or converter is str:
         return "str", []
     also = []
@@ -65,14 +65,14 @@ def probe(converter: Callable[[str], Any] | None) -> tuple[str, list[str]]:
 
 
 def units_of(converter: Callable[[str], Any]) -> tuple[dict[str, int], list[str]]:
-    """What each suffix of a size is worth, and which take a decimal number: M is not the same to every engine."""
+    """Return the factor of each size suffix, and the suffixes that allow decimals, as engines differ about M."""
     worth = {unit: attempt(converter, f"1{unit}") for unit in UNITS}
     known = {unit: value for unit, (taken, value) in worth.items() if taken and isinstance(value, int)}
     return known, [unit for unit in known if attempt(converter, f"1.5{unit}")[0]]
 
 
 def parts_of(converter: Any) -> Iterator[Any]:
-    """A converter, and the converters it was made from."""
+    """Yield a converter and the converters it wraps."""
     yield converter
     for cell in getattr(converter, "__closure__", None) or ():
         if callable(cell.cell_contents) and cell.cell_contents is not converter:
@@ -84,7 +84,7 @@ def names_in(converter: Any) -> set[str]:
 
 
 def keys_of(converter: Any) -> list[str] | None:
-    """Keys a JSON argument may have, where its converter makes a dataclass of it."""
+    """Return the allowed keys of a JSON argument whose converter builds a dataclass; None for others."""
     for part in parts_of(converter):
         for default in getattr(part, "__defaults__", None) or ():
             if isinstance(default, type) and dataclasses.is_dataclass(default):
@@ -97,7 +97,7 @@ def field_names(kind: Any) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """A default as JSON; objects of the engine have no meaning outside of it and become null."""
+    """Convert a default to JSON; the engine's own objects have no meaning outside of it and become null."""
     if isinstance(value, enum.Enum):
         return plain(value.value if isinstance(value.value, (int, str)) else value.name)
     if isinstance(value, (set, frozenset)):
@@ -112,7 +112,7 @@ def plain(value: Any) -> Any:
 
 
 def describe(action: argparse.Action, group: str) -> dict[str, Any]:
-    """One argument as data."""
+    """Describe one argument as data."""
     negatable = isinstance(action, argparse.BooleanOptionalAction)
     negative = [f"--no-{name[2:]}" for name in action.option_strings if name.startswith("--")] if negatable else []
     kind, also = probe(action.type if callable(action.type) else None)
@@ -151,7 +151,7 @@ def describe(action: argparse.Action, group: str) -> dict[str, Any]:
 
 
 def describe_parser(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
-    """Every argument but the request for help, which starts nothing."""
+    """Describe every argument except help."""
     titles = {id(action): str(group.title or "") for group in parser._action_groups for action in group._group_actions}
     return [
         describe(action, titles.get(id(action), ""))
@@ -161,10 +161,12 @@ def describe_parser(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
 
 
 def vllm() -> dict[str, Any]:
-    """vLLM: the parser of `vllm serve` as on an NVIDIA host, and the values it takes unseen and refuses later."""
-    sys.argv = [sys.argv[0], "--help"]  # without it, vLLM leaves out its help and with it what is deprecated
+    """Describe `vllm serve` as on an NVIDIA host, including values that its parser accepts but the engine rejects
+    later.
+    """
+    sys.argv = [sys.argv[0], "--help"]  # otherwise vLLM omits its help texts, and with them the deprecations
     platforms = importlib.import_module("vllm.platforms")
-    platforms.current_platform.device_type = "cuda"  # one choice of one argument is the name of the host's device
+    platforms.current_platform.device_type = "cuda"  # one argument has the host's device name as a choice
     try:
         launchers = importlib.import_module("vllm.entrypoints.launchers.cli_args")
     except ImportError:
@@ -193,7 +195,7 @@ def vllm() -> dict[str, Any]:
 
 
 def vllm_values() -> dict[str, list[str]]:
-    """Words that vLLM knows for arguments whose parser takes any word."""
+    """Return the values that vLLM knows for arguments whose parser accepts any."""
 
     def find(module: str, name: str) -> Any:
         return getattr(importlib.import_module(module), name)
@@ -212,7 +214,7 @@ def vllm_values() -> dict[str, list[str]]:
 
 
 def sglang() -> dict[str, Any]:
-    """SGLang: the parser of `sglang.launch_server`; it enforces its own words."""
+    """Describe `sglang.launch_server`, whose parser validates all values itself."""
     parser = argparse.ArgumentParser()
     importlib.import_module("sglang.srt.server_args").ServerArgs.add_cli_args(parser)
     return {
@@ -223,7 +225,7 @@ def sglang() -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print the description of the engine named on the command line as the last line; an engine may print others."""
+    """Print the named engine's description as the last line; an engine may print others before it."""
     engine = {"vllm": vllm, "sglang": sglang}[sys.argv[1]]
     print("\n" + json.dumps(engine(), sort_keys=True))
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the `add_argument` calls of a vLLM release from its source, for versions that nobody wants to install again."""
+"""Read the `add_argument` calls of a vLLM release from its source, for old versions that are not worth installing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILES = re.compile(
     r"|model_executor/layers/quantization/__init__|entrypoints/chat_utils|transformers_utils/config"
     r"|entrypoints/openai/(reasoning|tool)_parsers/\w+)\.py"
 )
-# Where the arguments of the server are declared: file, function, and the name of the parser in it.
+# Where the server's arguments are declared: file, function, and the parser's variable name.
 DECLARATIONS = (
     ("vllm/entrypoints/openai/cli_args.py", "make_arg_parser", "parser"),
     ("vllm/engine/arg_utils.py", "add_cli_args", "parser"),
     ("vllm/entrypoints/cli/serve.py", None, "serve_parser"),
     ("vllm/scripts.py", None, "serve_parser"),
 )
-# Registries whose words the parser of these arguments does not enforce.
+# Registries whose values the parser does not enforce for these arguments.
 REGISTRIES = {
     "--tool-call-parser": "vllm/entrypoints/openai/tool_parsers/",
     "--reasoning-parser": "vllm/entrypoints/openai/reasoning_parsers/",
@@ -37,16 +37,16 @@ CONVERTERS: dict[str, tuple[str, list[str]]] = {
     "loads": ("json", []),
     "nullable_str": ("str", ["none"]),
 }
-"""The converters vLLM used; any other takes words of its own and is left to the engine."""
+"""The converters that vLLM used; any other has its own syntax, which is left to the engine."""
 
 
 def read_vllm(releases: Releases, version: str) -> dict[str, Any]:
-    """The arguments of `vllm serve` in a release."""
+    """Return the arguments of `vllm serve` in a release."""
     return read_sources(releases.read(version, FILES), version)
 
 
 def read_sources(files: Mapping[str, str], version: str) -> dict[str, Any]:
-    """The same from the text of its files, by path."""
+    """Return the arguments, given the source files by path."""
     source = Source(files.values())
     arguments: dict[str, dict[str, Any]] = {}
     for path, function, parser in DECLARATIONS:
@@ -68,7 +68,7 @@ def read_sources(files: Mapping[str, str], version: str) -> dict[str, Any]:
 
 
 def calls(tree: ast.Module, function: str | None, parser: str) -> Iterator[ast.Call]:
-    """The `add_argument` calls on a parser, or on a group made of it."""
+    """Yield the `add_argument` calls on a parser or one of its groups."""
     scopes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
     for scope in scopes if function else [tree]:
         for node in ast.walk(scope):
@@ -79,7 +79,7 @@ def calls(tree: ast.Module, function: str | None, parser: str) -> Iterator[ast.C
 
 
 def describe(call: ast.Call, source: Source) -> dict[str, Any]:
-    """One argument as data."""
+    """Describe one argument as data."""
     words = [str(source.value(word)) for word in call.args]
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     names = [word for word in words if word.startswith("-")]
@@ -113,7 +113,7 @@ def describe(call: ast.Call, source: Source) -> dict[str, Any]:
 
 
 def converter(node: ast.expr | None) -> tuple[str, list[str]]:
-    """What words a converter takes, by its name."""
+    """Return the type of a converter and the other forms it accepts, based on its name."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in {"optional_type", "nullable"} and node.args:
         kind, also = converter(node.args[0])
         return kind, [*also, "none"]
@@ -122,7 +122,7 @@ def converter(node: ast.expr | None) -> tuple[str, list[str]]:
 
 
 def literal(node: ast.expr | None, source: Source) -> Any:
-    """The value of an expression, None where its source does not tell."""
+    """Return the value of an expression, or None if it cannot be determined from the source."""
     try:
         return None if node is None else source.value(node)
     except UnresolvedError:
@@ -137,7 +137,7 @@ def default(node: ast.expr | None, action: str, source: Source) -> Any:
 
 
 def registered(texts: Iterable[str]) -> set[str]:
-    """Words under which classes are registered: @Manager.register_module("word") or a list of words."""
+    """Return the registered names of classes: @Manager.register_module("word") or a list of names."""
     found: set[str] = set()
     for text in texts:
         for node in ast.walk(ast.parse(text)):

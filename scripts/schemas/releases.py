@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of released packages, read out of the wheels in place.
+"""Read files of released packages directly from remote wheels.
 
-A wheel of an engine has hundreds of megabytes, and the arguments are in a few files of it. A wheel is a zip file, so
-those are read with HTTP range requests; what was read is kept in a cache directory.
+An engine's wheel has hundreds of megabytes, but its arguments are in a few files. As a wheel is a zip file, these are
+read with HTTP range requests and cached in a directory.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SCHEMES = ("https", "http", "file")
 
 
 class ReleasesError(Exception):
-    """A release, or what reads it, that can not be had; says what to do."""
+    """A release, or a tool to read it, is not available; the message says what to do."""
 
 
 def configured_index() -> str:
-    """The package index that pip is set to on this machine, or pip's own default."""
+    """Return the package index that pip uses on this machine, or pip's default."""
     asked = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False
     )
@@ -49,12 +49,12 @@ def configured_index() -> str:
 
 
 def without_login(url: str) -> str:
-    """An address for a message: without a name and password in it, even where it is no proper address."""
+    """Remove user name and password from a URL for a message, even if it is malformed."""
     return LOGIN.sub(r"\1", url)
 
 
 def _request(url: str, headers: dict[str, str] | None = None, method: str = "GET") -> urllib.request.Request:
-    """A request with the login out of the address, as pip makes it; a redirection to elsewhere does not get it."""
+    """Build a request with the login moved to a header, as in pip; it is not sent to redirection targets."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise ReleasesError(
@@ -76,7 +76,7 @@ def open_url(url: str, headers: dict[str, str] | None = None) -> bytes:
         with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 the scheme is known
             content: bytes = answer.read()
     except (urllib.error.URLError, http.client.HTTPException) as error:
-        why = error if isinstance(error, urllib.error.URLError) else type(error).__name__  # others quote the address
+        why = error if isinstance(error, urllib.error.URLError) else type(error).__name__  # others quote the URL
         raise ReleasesError(
             f"{without_login(url)} can not be read ({why}): give a package index with --index"
         ) from error
@@ -84,7 +84,7 @@ def open_url(url: str, headers: dict[str, str] | None = None) -> bytes:
 
 
 class RemoteFile(io.RawIOBase):
-    """A file on a web server, as far as it is read."""
+    """A file on a web server, fetched in chunks on demand."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -126,7 +126,7 @@ class RemoteFile(io.RawIOBase):
 
 
 class Releases:
-    """The final releases of one project that have a wheel."""
+    """The final releases of a project that have a wheel."""
 
     def __init__(self, project: str, *, index: str | None, cache: Path) -> None:
         self.project = project
@@ -135,7 +135,7 @@ class Releases:
         self._wheels: dict[str, str] | None = None
 
     def wheels(self) -> dict[str, str]:
-        """Version -> address of one of its wheels, oldest first."""
+        """Return version -> URL of one of its wheels, oldest first."""
         if self._wheels is None:
             page = f"{self.index}/{self.project}/"
             found: dict[str, str] = {}
@@ -147,7 +147,7 @@ class Releases:
         return self._wheels
 
     def read(self, version: str, wanted: re.Pattern[str]) -> dict[str, str]:
-        """Text of each file of a release whose path fits, by path."""
+        """Return path -> text of a release's Python files with a matching path, downloaded unless cached."""
         directory = self.cache / f"{self.project}-{version}"
         complete = directory / ".complete"
         stamp = wanted.pattern + "\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads which settings TensorRT-LLM takes in the file of `trtllm-serve --config`, from the classes that read the file.
+"""Read the settings that TensorRT-LLM accepts in the file of `trtllm-serve --config`, from the source of their classes.
 
-They are pydantic models of a package that only a GPU host can import, so their source is read without running it.
+They are pydantic models in a package that only imports on a GPU host, so the source is read without running it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .expressions import Source, UnresolvedError
 from .releases import ReleasesError
 
 ROOT = "TorchLlmArgs"
-"""What the file is with the PyTorch backend, the only one that is launched."""
+"""The class of the file with the PyTorch backend, the only one that is launched."""
 FILES = (
     "tensorrt_llm/llmapi/llm_args.py",
     "tensorrt_llm/lora_helper.py",
@@ -27,9 +27,9 @@ WORDS = {
     ("KvCacheConfig", "dtype"): "_VALID_KV_CACHE_DTYPES",
     ("Nvfp4GemmConfig", "allowed_backends"): "valid_backends",
 }
-"""Keys that are plain text to their class, and the constant with which the engine compares them later."""
+"""Keys that are plain strings in their class, with the constant the engine validates them against later."""
 WIDER = {("KvCacheConfig", "dtype"): ["auto"]}
-"""What it takes beside that constant."""
+"""Values accepted in addition to that constant."""
 NOTE = (
     "takes lists what a key may be: a kind, or words, list, map, object (a name under objects) or chosen_by (the key "
     "that says which object it is); a default that is an object of the engine is null"
@@ -37,13 +37,13 @@ NOTE = (
 
 
 def read_settings(git: Path, version: str) -> dict[str, Any]:
-    """The settings of a tag of a clone."""
+    """Return the settings at a release's tag in a clone."""
     commit = commit_of(git, version)
     return {**read_sources(read_files(git, commit, FILES), version), "commit": commit}
 
 
 def read_sources(files: Mapping[str, str], version: str) -> dict[str, Any]:
-    """The same from the text of its files, by path."""
+    """Return the settings, given the source files by path."""
     source = Source(files.values())
     annotations = Annotations(source.trees)
     if ROOT not in annotations.classes:
@@ -59,7 +59,7 @@ def read_sources(files: Mapping[str, str], version: str) -> dict[str, Any]:
 
 
 def _object(name: str, annotations: Annotations, source: Source) -> dict[str, Any]:
-    """The keys of a class and of those it comes from, its own last, so that they win."""
+    """Return the keys of a class and its ancestors; its own are added last and take precedence."""
     keys: dict[str, Any] = {}
     for owner in annotations.lineage(name):
         for node in annotations.classes[owner].body:
@@ -73,7 +73,7 @@ def _object(name: str, annotations: Annotations, source: Source) -> dict[str, An
 def _keys(
     owner: str, key: str, kind: ast.expr, value: ast.expr | None, annotations: Annotations, source: Source
 ) -> dict[str, Any]:
-    """A key under every name it has."""
+    """Return a key's description under each of its names."""
     given = {}
     default: Any = value
     if isinstance(value, ast.Call):
@@ -127,7 +127,7 @@ def _literal(node: ast.expr | None, source: Source) -> Any:
 
 
 def _named(found: Iterable[Any]) -> set[str]:
-    """Every object that a description leads to."""
+    """Return the names of all objects that a description refers to."""
     names: set[str] = set()
     for one in found:
         match one:
@@ -143,7 +143,7 @@ def _named(found: Iterable[Any]) -> set[str]:
 
 
 def make_settings(found: Mapping[str, Any], version: str, date: str) -> dict[str, Any]:
-    """The document of the catalog."""
+    """Return the settings as a document for the catalog."""
     return {
         "engine": "tensorrt-llm",
         "version": version,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which release each flag first occurs: a scan of the argument files of every release."""
+"""Find the release in which each flag first occurs by scanning the argument files of all releases."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FILES = {
     ),
     "sglang": re.compile(r"sglang/srt/(server_args|arg_groups/[\w/]+)\.py"),
 }
-# Classes each of whose fields is a flag, in the releases that make flags of fields.
+# Classes whose fields each become a flag, in the releases that derive flags from fields.
 FIELD_CLASSES = {"FrontendArgs", "BaseFrontendArgs", "ServerArgs"}
 FIELD_FILES = "sglang/srt/arg_groups/fields/"
 TRTLLM_FILE = "tensorrt_llm/commands/serve.py"
 
 
 def flags_in(sources: Mapping[str, str]) -> set[str]:
-    """Flag words that argument files name: as a string, or as a field of a class whose fields become flags."""
+    """Return the flags in argument files: string literals, or fields of a class whose fields become flags."""
     found: set[str] = set()
     for path, text in sources.items():
         tree = ast.parse(text)
@@ -49,7 +49,7 @@ def fields_of(node: ast.ClassDef) -> Iterator[str]:
 
 
 def lifetimes(releases: Iterable[tuple[str, set[str]]]) -> dict[str, list[list[str]]]:
-    """Flag -> first and last release of each time it was there, from releases in their order."""
+    """Return flag -> [first, last] release of each period in which it existed, given releases in order."""
     found: dict[str, list[list[str]]] = {}
     before: str | None = None
     for version, flags in releases:
@@ -64,7 +64,7 @@ def lifetimes(releases: Iterable[tuple[str, set[str]]]) -> dict[str, list[list[s
 
 
 def first_releases(history: Mapping[str, Any], version: str) -> dict[str, str]:
-    """Flag -> the release from which on a version has had it without a gap."""
+    """Return flag -> the release since which it has existed without a gap, for the flags of a version."""
     scanned = history["scanned"]
     newest = scanned[-1] if scanned else ""
     wanted = min(release(version), release(newest))
@@ -84,7 +84,7 @@ def scan(engine: str, releases: Releases) -> Iterator[tuple[str, set[str]]]:
 
 
 def scan_tags(git: Path) -> Iterator[tuple[str, set[str]]]:
-    """The same for TensorRT-LLM, from the tags of a clone; release candidates too, its users run them."""
+    """Scan the tags of a TensorRT-LLM clone; including release candidates, because they are in use."""
     listed = subprocess.run(["git", "-C", git, "tag", "--list", "v*"], capture_output=True, text=True, check=True)
     versions = [tag[1:] for tag in listed.stdout.split() if re.fullmatch(r"v\d+(\.\d+)*(rc\d+)?(\.post\d+)?", tag)]
     for version in sorted(versions, key=release):
@@ -99,13 +99,13 @@ def history_file(output: Path, engine: str) -> Path:
 
 
 def load(output: Path, engine: str, version: str) -> dict[str, str]:
-    """What an earlier scan found for a version."""
+    """Return the results of an earlier scan for a version."""
     path = history_file(output, engine)
     return first_releases(json.loads(path.read_text(encoding="utf-8")), version) if path.is_file() else {}
 
 
 def update(arguments: argparse.Namespace) -> list[Path]:
-    """Scan, write the history, and put `since` into the schemas of this engine that are already there."""
+    """Scan the releases, write the history, and update `since` in this engine's existing schemas."""
     engine = arguments.engine
     if engine == "tensorrt-llm":
         found, where = list(scan_tags(arguments.git)), "the tags of its repository"
@@ -134,7 +134,7 @@ def update(arguments: argparse.Namespace) -> list[Path]:
 
 
 def render_history(history: Mapping[str, Any]) -> str:
-    """One flag a line."""
+    """Render the history with one flag per line."""
     head = {key: value for key, value in history.items() if key not in {"flags", "scanned"}}
     lines = json.dumps(head, indent=2).removesuffix("\n}")
     flags = ",\n".join(f"    {json.dumps(flag)}: {json.dumps(times)}" for flag, times in history["flags"].items())
