@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for the engine, small enough for a wheel of the lab's own index: `vllm serve` with canned words.
+"""A stand-in for the engine, small enough for a wheel of the lab's own index: `vllm serve` with a canned answer.
 
-It takes the arguments and the key as the real one does, and answers the same calls in the same shape, without a model.
+It takes the same arguments and key as the real one, and answers the same calls in the same format, without a model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 VERSION = version("vllm")
-WORDS: list[str] = importlib.import_module("firstlight_lab_words").WORDS  # the wheel's dependency
+WORDS: list[str] = importlib.import_module("firstlight_lab_words").WORDS  # from the wheel's dependency
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -30,12 +30,12 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     serve.add_argument("--distributed-executor-backend", choices=["mp"], default="mp")
     serve.add_argument("--host", required=True)
     serve.add_argument("--port", type=int, required=True)
-    known, _ = parser.parse_known_args(argv)  # which flags there are is for the flag schemas to say
+    known, _ = parser.parse_known_args(argv)  # unknown flags are the business of the flag schemas
     return known
 
 
 class Handler(BaseHTTPRequestHandler):
-    """The calls that a gate makes."""
+    """Serves the calls that a gate makes."""
 
     settings: argparse.Namespace
 

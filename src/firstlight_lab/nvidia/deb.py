@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write Debian packages without dpkg-deb: equal input gives equal bytes, and hundreds take a second."""
+"""Write Debian packages without dpkg-deb: the output is reproducible, and hundreds of packages take a second."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-# A fixed moment, so that a package changes only when its content does.
+# A fixed time, so that a package changes only if its content does.
 EPOCH = 1_735_689_600
 NOTICE = "Stand-in for the Firstlight lab: right names and versions, no NVIDIA software."
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file or symbolic link of a package."""
+    """A file or symbolic link of a package."""
 
     data: bytes = b""
     mode: int = 0o644
@@ -41,15 +41,15 @@ class Package:
     exclusive: str = ""
     entries: Mapping[str, Entry] = field(default_factory=dict)
     scripts: Mapping[str, bytes] = field(default_factory=dict)
-    """What dpkg runs, by its name: postinst and the others."""
+    """Maintainer scripts by name: postinst and the others."""
 
     @property
     def filename(self) -> str:
-        """The usual name of the file: epochs have no place in it."""
+        """The conventional file name, which excludes the epoch."""
         return f"{self.name}_{self.version.split(':')[-1]}_{self.architecture}.deb"
 
     def control(self) -> str:
-        """The control file; `exclusive` is a virtual name only one installed package may provide."""
+        """Render the control file; `exclusive` is a virtual package that only one installed package may provide."""
         size = sum(len(entry.data) for entry in self.entries.values())
         alone = [self.exclusive] if self.exclusive else []
         rows = [
@@ -70,7 +70,7 @@ class Package:
 
 
 def write_deb(package: Package) -> bytes:
-    """The package as the bytes of a .deb file."""
+    """Return the package as the bytes of a .deb file."""
     sums = "".join(
         f"{hashlib.md5(entry.data, usedforsecurity=False).hexdigest()}  {path.lstrip('/')}\n"
         for path, entry in sorted(package.entries.items())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn the tables in data/ into packages: every release of every set, for every architecture.
+"""Build packages from the tables in data/: every release of every set, for every architecture.
 
-`packages.json` has what nodes of the lab run on; `published.json` has what the vendors' repositories are known to
-offer, with names, versions and relations as published, and where that is on record.
+`packages.json` has the packages that the lab's nodes run; `published.json` has those known to be in the vendors'
+repositories, with names, versions and relations as published, and the evidence.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ HERE = Path(__file__).resolve().parent
 TABLE = HERE / "data" / "packages.json"
 PUBLISHED = HERE / "data" / "published.json"
 VENDOR, CUDA, ARCHIVE, DOCKER, LAMBDA = "nvidia", "cuda", "archive", "docker", "lambda"
-"""The repositories: that of NVIDIA's own systems, NVIDIA's CUDA repository, the distribution's archive, Docker's, and
-that of a company that hands machines over with a driver of its own."""
+"""The names of the apt repositories.
+
+These are, in order, those of NVIDIA's own systems, NVIDIA's CUDA, the distribution's archive, Docker, and a cloud
+provider whose machines come with its own driver packages.
+"""
 
 
 def load_packages(repository: str = VENDOR) -> list[Package]:
-    """Every stub package that a repository has."""
+    """Return all stub packages of a repository."""
     document, published = (json.loads(table.read_text(encoding="utf-8")) for table in (TABLE, PUBLISHED))
     templates = document["packages"] | published["packages"]
     return [
@@ -38,7 +41,7 @@ def load_packages(repository: str = VENDOR) -> list[Package]:
 
 
 def sources() -> Iterator[Path]:
-    """Every file that decides what the packages contain, for the fingerprint of a build."""
+    """Yield every file that affects the content of the packages, for the fingerprint of a build."""
     for folder in ("data", "node", "programs"):
         yield from sorted(path for path in (HERE / folder).rglob("*") if path.is_file() and path.suffix != ".pyc")
     yield from (HERE / name for name in ("deb.py", "packages.py", "repository.py"))
@@ -72,7 +75,7 @@ def _package(
 
 
 def _entries(path: str, source: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Entry]:
-    """The files that one row of the table stands for."""
+    """Return the files described by one row of the table."""
     mode = int(source.get("mode", "0644"), 8)
     if "link" in source:
         return {path: Entry(link=source["link"])}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's signed apt repositories: stub packages and whatever real ones the lab adds.
+"""The lab's signed apt repositories: stub packages and real ones that the lab adds.
 
-NVIDIA's and the distribution's own archive are different ones with different keys, as on real machines. Each is updated
-in place, content first and the signed index last, so that it can be served while it is rebuilt.
+NVIDIA's and the distribution's own archive are separate repositories with separate keys, as on real machines. Each is
+updated in place, content first and the signed index last, so that it can be served during a rebuild.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class RepositoryError(LabError):
 
 FOLDERS = {VENDOR: "apt", CUDA: "apt-cuda", ARCHIVE: "apt-archive", DOCKER: "apt-docker", LAMBDA: "apt-lambda"}
 LABELS = {VENDOR: "NVIDIA systems", CUDA: "NVIDIA CUDA", ARCHIVE: "Ubuntu", DOCKER: "Docker CE", LAMBDA: "Lambda"}
-"""As the real ones are labelled: preferences of others go by that."""
+"""The labels of the real ones, which preferences may refer to."""
 
 
 def repository_folder(cache: Path, repository: str, system: str = "") -> Path:
-    """Where a repository is; what a distribution offers differs by its release."""
+    """Return the directory of a repository; a distribution's archive depends on its release."""
     return cache / "-".join([FOLDERS[repository], *([system] if system else [])])
 
 
@@ -49,10 +49,10 @@ def build_repository(
     extra_debs: Sequence[Path] = (),
     system: str = "",
 ) -> Path:
-    """Bring a repository in the cache up to date and return it; does nothing when its inputs are as at the last build.
+    """Update a repository in the cache and return it; does nothing if its inputs are unchanged since the last build.
 
     `key.asc` in the returned folder is the public key for apt's signed-by, `key.gpg` the same in binary form; the
-    private one stays beside it. The suites `expired` and `tampered` are there to be refused.
+    private key is kept beside the folder. The suites `expired` and `tampered` exist to be rejected.
     """
     target = repository_folder(cache, repository, system)
     key_home = target.with_name(f"{target.name}-key")
@@ -96,7 +96,7 @@ def build_repository(
 
 
 def fingerprint(extra_debs: Sequence[Path]) -> str:
-    """One hash over everything that decides the content of the repository."""
+    """Return a hash of everything that determines the content of the repository."""
     digest = hashlib.sha256()
     for path in sources():
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -109,7 +109,7 @@ def fingerprint(extra_debs: Sequence[Path]) -> str:
 
 
 def _add_real(source: Path, target: Path) -> tuple[Path, str, str]:
-    """Take a real package into the pool, by hard link where the cache allows it."""
+    """Add a real package to the pool, as a hard link if the cache allows it."""
     done = subprocess.run(["dpkg-deb", "--field", str(source)], capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise RepositoryError(f"{source} is not a usable .deb: {done.stderr.strip()}. Download it again.")
@@ -128,7 +128,7 @@ def _add_real(source: Path, target: Path) -> tuple[Path, str, str]:
 
 
 def _stanza(control: str, path: Path, content: bytes) -> str:
-    """A package's entry in the index: its control file, where it lies, and how to know it."""
+    """Return a package's index entry: its control file, path, size and hash."""
     return (
         f"{control.rstrip()}\nFilename: {path.as_posix()}\nSize: {len(content)}\n"
         f"SHA256: {hashlib.sha256(content).hexdigest()}\n"
@@ -161,7 +161,7 @@ def _release(indexes: dict[str, bytes], architectures: Sequence[str], label: str
 
 
 def _untrustworthy(release: bytes, ring: Keyring) -> dict[str, bytes]:
-    """Suites that apt must refuse: one that was good once, and one that somebody changed on its way."""
+    """Return suites that apt must reject: one that has expired, and one that was modified in transit."""
     until = f"Valid-Until: {formatdate(86400, usegmt=True)}\n".encode()
     return {
         "expired": ring.clear_sign(until + release),
@@ -170,7 +170,7 @@ def _untrustworthy(release: bytes, ring: Keyring) -> dict[str, bytes]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one; leave it alone when it is right."""
+    """Replace a file atomically; leave it alone if its content is unchanged."""
     if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

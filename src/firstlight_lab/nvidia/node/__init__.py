@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab's stand-in for NVIDIA's user space, as it runs on a node.
 
-The stub packages install it under /usr/lib/firstlight-lab, each its own copy as they are installed in any
-combination. Standard library only, because a node has nothing else. Which machine to be is read from
+Each stub package installs its own copy under /usr/lib/firstlight-lab, as they can be installed in any combination.
+Standard library only, because a node has nothing else. The machine to simulate is read from
 /etc/firstlight-lab/machine.json.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CDI specification that the stand-in nvidia-ctk writes: the fields and names of the real one."""
+"""The CDI specification that the stand-in nvidia-ctk writes, with the fields and names of the real one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOOK = "/usr/bin/nvidia-cdi-hook"
 
 
 def specification(machine: Machine, driver: str) -> dict[str, Any]:
-    """Every GPU by index and by UUID, all of them together, and what a container needs of the driver."""
+    """Return the specification: every GPU by index and by UUID, all of them together, and the driver's files."""
     folder = f"/usr/lib/{platform.machine()}-linux-gnu"
     files = [f"{folder}/{name}.{driver}" for name in LIBRARIES] + ["/usr/bin/nvidia-smi"]
     names = [*(str(gpu.index) for gpu in machine.gpus), *(gpu.values["uuid"] for gpu in machine.gpus)]
@@ -43,14 +43,14 @@ def specification(machine: Machine, driver: str) -> dict[str, Any]:
 
 
 def write_specification(document: Mapping[str, Any], path: Path, form: str) -> None:
-    """As JSON or YAML, as the option or the file's name says."""
+    """Write the specification as JSON or YAML."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(rendered(document, form), encoding="utf-8")
     path.chmod(0o644)
 
 
 def rendered(document: Mapping[str, Any], form: str) -> str:
-    """The text of a specification."""
+    """Render a specification as JSON or YAML."""
     return json.dumps(document) if form == "json" else "---\n" + "\n".join(_yaml(document, "")) + "\n"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of the stand-in `nvidia-smi`: the calls people and tools make, real exit codes."""
+"""The command line of the stand-in `nvidia-smi`: the usual calls of people and tools, with the real exit codes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ASSIGNED = ("--query-gpu", "--query-compute-apps", "--query-remapped-rows", "--f
 
 
 class ExitError(Exception):
-    """End with a message and an exit code."""
+    """Ends the program with a message and an exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class Call:
 
 
 def main(arguments: Sequence[str], base: Path | None = None, hostname: str | None = None) -> int:
-    """Run the program; the answer goes to standard output, as the real one's errors do too."""
+    """Run the program; its output, including errors, goes to standard output, as with the real one."""
     kept = Kept(list(arguments), str(base or root()))
     try:
         lines, code = answer(arguments, base or root(), hostname)
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str], base: Path | None = None, hostname: str | Non
 
 
 def answer(arguments: Sequence[str], base: Path, hostname: str | None) -> tuple[list[str], int]:
-    """The lines to print and the exit code."""
+    """Return the lines to print and the exit code."""
     call = parse(arguments)
     if "help" in call.switches:
         return ["NVIDIA System Management Interface -- lab stand-in", "", *_usage()], 0
@@ -97,7 +97,7 @@ def answer(arguments: Sequence[str], base: Path, hostname: str | None) -> tuple[
 
 
 def parse(arguments: Sequence[str]) -> Call:
-    """Understand the options; refuse the rest as the real program does."""
+    """Parse the options; reject others as the real program does."""
     words = list(arguments)
     call = Call()
     if words and words[0] in ("topo", "nvlink"):
@@ -137,7 +137,7 @@ def parse(arguments: Sequence[str]) -> Call:
 
 
 def check_driver(driver: Driver) -> None:
-    """Stop as the real program does when library or module is missing or they are of two releases."""
+    """Raise the real program's error if library or module is missing or their versions differ."""
     if driver.library is None:
         raise ExitError(NO_LIBRARY, LIBRARY_MISSING)
     if driver.loaded is None:
@@ -149,7 +149,7 @@ def check_driver(driver: Driver) -> None:
 
 
 def version_lines(driver: Driver) -> list[str]:
-    """What `--version` prints; driver 610 gave two of the lines other names."""
+    """Return the output of `--version`; driver 610 renamed two of the lines."""
     version = str(driver.loaded)
     lines = [
         f"NVIDIA-SMI version  : {version}",
@@ -167,7 +167,7 @@ def version_lines(driver: Driver) -> list[str]:
 
 
 def _select(machine: Machine, wanted: str | None) -> list[Gpu]:
-    """The GPUs that `-i` names by index, bus id or UUID."""
+    """Return the GPUs that `-i` selects by index, bus id or UUID."""
     if wanted is None:
         return machine.gpus
     names = [name.strip().lower() for name in wanted.split(",")]
@@ -178,7 +178,7 @@ def _select(machine: Machine, wanted: str | None) -> list[Gpu]:
 
 
 def _names(gpu: Gpu) -> set[str]:
-    """Everything that a GPU can be called on a command line."""
+    """Return all identifiers of a GPU that are valid on the command line."""
     bus = gpu.bus.lower()
     return {str(gpu.index), bus, bus[4:], bus[9:], gpu.values["uuid"].lower(), gpu.values["serial"].lower()}
 
@@ -226,7 +226,7 @@ def _nvlink(call: Call, machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
 
 
 def _instance_titles(gpu: Gpu) -> list[str]:
-    """The MIG instances of a GPU as `-L` lists them."""
+    """Return the MIG instances of a GPU as listed by `-L`."""
     return [f"  MIG {one.name:<11} Device {number:>2}: (UUID: {one.uuid})" for number, one in enumerate(instances(gpu))]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in container tools: Docker's prestart hook, nvidia-container-cli and a little of nvidia-ctk."""
+"""The stand-in container tools: Docker's prestart hook, nvidia-container-cli and parts of nvidia-ctk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CDI_PREFIX = (
 
 
 def initialise(base: Path) -> Machine:
-    """Open the driver as nvidia-container-cli does, or stop with its message."""
+    """Open the driver as nvidia-container-cli does, or raise its error."""
     try:
         check_driver(read_driver(base))
         machine = load_machine(base)
@@ -53,7 +53,7 @@ def initialise(base: Path) -> Machine:
 
 
 def hook(arguments: Sequence[str], base: Path | None = None) -> int:
-    """`nvidia-container-runtime-hook prestart`: Docker calls it for `--gpus`, container state on stdin."""
+    """`nvidia-container-runtime-hook prestart`: called by Docker for `--gpus`, with the container state on stdin."""
     if list(arguments)[-1:] != ["prestart"]:
         return 0
     state = "" if sys.stdin.isatty() else sys.stdin.read()
@@ -61,7 +61,7 @@ def hook(arguments: Sequence[str], base: Path | None = None) -> int:
 
 
 def _prestart(base: Path, state: str) -> list[str]:
-    """What the real hook does for a container that asks for GPUs: put the driver's tools into it."""
+    """Add the driver's tools to a container that requests GPUs, as the real hook does."""
     config = base / str(json.loads(state or "{}").get("bundle", "")).lstrip("/") / "config.json"
     document = read_json(config) if config.is_file() else {}
     environment = dict(word.partition("=")[::2] for word in document.get("process", {}).get("env", []))
@@ -77,7 +77,7 @@ def _prestart(base: Path, state: str) -> list[str]:
 
 
 def _visible(machine: Machine, wanted: str) -> list[Gpu]:
-    """The GPUs that a container gets, by index or UUID; inside they are counted from zero."""
+    """Return the GPUs of a container, selected by index or UUID and renumbered from zero."""
     names = wanted.split(",")
     known = {name: gpu for gpu in machine.gpus for name in (str(gpu.index), gpu.values["uuid"])}
     unknown = [name for name in names if name not in known and wanted != "all"]
@@ -90,7 +90,7 @@ def _visible(machine: Machine, wanted: str) -> list[Gpu]:
 
 
 def _add_smi(rootfs: Path, gpus: Sequence[Gpu], driver: Driver) -> None:
-    """A program in the container that answers as nvidia-smi would; any shell will do, as not every image has Python."""
+    """Write an nvidia-smi with canned output to the container; a shell script, as not every image has Python."""
     folder = (rootfs / "usr/bin").resolve()
     if not folder.is_relative_to(rootfs.resolve()):
         raise ExitError(f"nvidia-container-cli: mount error: {folder} is outside of the container", 1)
@@ -156,7 +156,7 @@ def ctk(arguments: Sequence[str], base: Path | None = None) -> int:
 
 
 def _generate(base: Path, words: Sequence[str]) -> int:
-    """Describe the GPUs in a file; where it is not said which, as JSON or YAML on standard output."""
+    """Write the CDI specification to a file or, without one, to standard output."""
     options = dict(word.lstrip("-").partition("=")[::2] for word in words)
     output = options.get("output") or os.environ.get("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", "")
     form = options.get("format") or ("json" if output.endswith(".json") else "yaml")

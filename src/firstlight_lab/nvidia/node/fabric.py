@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in fabric manager: refuses what the real one refuses, and otherwise stays running."""
+"""The stand-in fabric manager: fails under the same conditions as the real one, and otherwise keeps running."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTHING_TO_DO = (
 
 
 def refusal(base: Path, version: str) -> str | None:
-    """Why a fabric manager of this version cannot run on this machine; None when it can."""
+    """Return why a fabric manager of this version cannot run on this machine, or None if it can."""
     driver = read_driver(base)
     if driver.loaded is None:
         return "failed to initialize NVML: driver not loaded"
@@ -53,7 +53,7 @@ def refusal(base: Path, version: str) -> str | None:
 
 
 def main(arguments: Sequence[str], base: Path | None = None) -> int:
-    """Check, tell systemd, and wait to be stopped."""
+    """Check the machine, notify systemd, and wait for a signal to stop."""
     base = base or root()
     try:
         version = str(read_json(base / VERSION)["version"])
@@ -77,12 +77,12 @@ def main(arguments: Sequence[str], base: Path | None = None) -> int:
     _notify("READY=1")
     while not stopped.wait(1):
         if fault_of_release(base, "fabric_manager_dead", version) is not None:
-            os.kill(os.getpid(), signal.SIGKILL)  # nothing is cleaned up, so that the driver goes on as if it lived
+            os.kill(os.getpid(), signal.SIGKILL)  # nothing is cleaned up, so the driver behaves as if it were alive
     return 0
 
 
 def _notify(state: str) -> None:
-    """Tell systemd that start-up succeeded, so that `systemctl start` fails when it did not."""
+    """Notify systemd of the successful start, so that `systemctl start` fails otherwise."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

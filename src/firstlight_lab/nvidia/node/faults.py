@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a described machine: strings or objects in machine.json, with their meaning in faults.json."""
+"""Faults of a described machine: strings or objects in machine.json, whose effects are defined in faults.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: its name, the position of the GPU it hits, and its parameters."""
+    """A fault: its name, the position of the affected GPU, and its parameters."""
 
     name: str
     gpu: int
@@ -21,9 +21,9 @@ class Fault:
 
 
 def release_fault(document: Any, name: str, version: str) -> dict[str, Any] | None:
-    """What a description says of this fault of a driver release; None when that release has it not.
+    """Return the parameters of this fault for a driver release, or None if that release does not have it.
 
-    Needs nothing but the description: while packages are being replaced, the files that explain faults may be gone.
+    Uses only the description, because the files that define faults may be missing while packages are replaced.
     """
     listed = document.get("faults", []) if isinstance(document, dict) else []
     for item in listed if isinstance(listed, list) else []:
@@ -34,14 +34,14 @@ def release_fault(document: Any, name: str, version: str) -> dict[str, Any] | No
 
 
 def parse_faults(listed: Any, known: Mapping[str, Any], gpus: int) -> list[Fault]:
-    """Read `"name"`, `"name:2"`, `"name:key=value"` or `{"fault": "name", "gpu": 2, ...}`; refuse what does nothing."""
+    """Parse `"name"`, `"name:2"`, `"name:key=value"` or `{"fault": "name", "gpu": 2, ...}`. Raises ValueError."""
     if not isinstance(listed, list):
         raise ValueError(f"faults must be a list, found {listed!r}")
     return [_parse(item, known, gpus) for item in listed]
 
 
 def _words(item: Any) -> tuple[str, dict[str, Any]]:
-    """The name of a fault and what was said with it."""
+    """Return the name of a fault and its given parameters."""
     if isinstance(item, str):
         name, _, rest = item.partition(":")
         if rest.isdigit():
@@ -71,7 +71,7 @@ def _parse(item: Any, known: Mapping[str, Any], gpus: int) -> Fault:
 
 
 def apply(fault: Fault, meaning: Mapping[str, Any], gpus: Sequence[Gpu]) -> None:
-    """Change the readings of the GPU that the fault names. Most faults of the whole machine are the caller's."""
+    """Apply a fault to the readings of its GPU. Most faults of the whole machine are handled by the caller."""
     if fault.name == "nvlink_absent":
         for each in gpus:
             each.links = [None] * len(each.links)
@@ -102,18 +102,18 @@ def apply(fault: Fault, meaning: Mapping[str, Any], gpus: Sequence[Gpu]) -> None
 
 
 def _listed(given: Any) -> list[Any]:
-    """A list, which on a command line is written with dots between: `links=7.12`."""
+    """Return a list, which is written with dots on a command line: `links=7.12`."""
     return str(given).split(".") if isinstance(given, (str, int)) else list(given)
 
 
 def _links(given: Any, links: int) -> list[int]:
-    """The links that a fault names, as far as the GPU has them."""
+    """Return the links named by a fault that the GPU actually has."""
     named = range(links) if given == "all" else [int(link) for link in _listed(given)]
     return [link for link in named if link < links]
 
 
 def _occupy(gpu: Gpu, parameters: Mapping[str, Any]) -> None:
-    """Let a process hold memory, so that used and free add up."""
+    """Add a process that holds memory, keeping used and free memory consistent."""
     gpu.processes.append(dict(parameters))
     memory = "fb_memory_usage/"
     if gpu.values[memory + "used"] != "N/A":

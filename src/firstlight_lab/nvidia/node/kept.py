@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of `nvidia-smi` that are given again until something they are about changes.
+"""A cache of `nvidia-smi` output that is valid until its inputs change.
 
-Many nodes share a few processors, and each is asked the same a dozen times a run. Nearly all of an answer's time is
-Python's own start with what the answer needs: this needs next to nothing.
+Many nodes share a few processors, and each gets the same query a dozen times per run. Nearly all of its time is
+Python's startup with the imports it needs: this module needs almost none.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ ABOUT = (
 
 
 class Kept:
-    """The place of one answer, as things are now."""
+    """The cache entry of one query, given the current state of its inputs."""
 
     def __init__(self, arguments: list[str], base: str) -> None:
-        # The table, the log, and the field of that name say what time it is.
+        # The table, the log, and the field `timestamp` contain the current time.
         self.timed = not arguments or "timestamp" in " ".join(arguments) or bool({"-q", "--query"} & set(arguments))
         self._mark = repr((arguments, os.uname().nodename, [_state(os.path.join(base, path)) for path in ABOUT]))
         self._path = os.path.join(base, PLACE, f"{crc32(self._mark.encode()):08x}")
 
     def text(self) -> str | None:
-        """The answer, when one was kept and nothing has changed since."""
+        """Return the cached output, or None if there is none or its inputs changed."""
         try:
             with open(self._path, encoding="utf-8") as file:
                 mark, _, text = file.read().partition("\n")
@@ -41,7 +41,7 @@ class Kept:
         return text if mark == self._mark else None
 
     def keep(self, text: str) -> None:
-        """For the next time; where nothing can be written, as in a container, there is none."""
+        """Store the output; if nothing can be written, as in a container, it is not cached."""
         partial = f"{self._path}.{os.getpid()}"
         try:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
@@ -61,7 +61,7 @@ def _state(path: str) -> tuple[int, ...] | None:
 
 
 def answered_again(arguments: list[str], base: str) -> bool:
-    """Print the kept answer, if there is one."""
+    """Print the cached output and return True, or return False if there is none."""
     kept = Kept(arguments, base)
     text = None if kept.timed else kept.text()
     if text is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver writes to the kernel's log: that it was loaded, and the errors of the described machine."""
+"""The driver's kernel log: messages from loading it, and the errors of the described machine."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ XID_WORDS = {
     95: "Uncontained: LTC. RST: Yes, D-RST: No",
     119: "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL).",
 }
-"""What the driver adds to the number of an error, for those that are often seen."""
+"""The text that the driver adds to the number of common errors."""
 Line = tuple[float, int, str]
-"""When it was written (seconds since 1970), how grave it is as syslog counts that, and the text."""
+"""Time (seconds since 1970), syslog severity and text."""
 
 
 def kernel_lines(base: Path) -> list[Line]:
-    """The driver's part of the log, oldest first. Without a loaded driver there is none."""
+    """Return the driver's log lines, oldest first; none without a loaded driver."""
     loaded = base / LOADED
     if not loaded.exists():
         return []
@@ -71,7 +71,7 @@ def _errors(base: Path, machine: Machine) -> list[str]:
 
 
 def _place(machine: Machine, position: int) -> dict[str, str]:
-    """The GPU in the words of the kernel's log; a GPU that is not there has no name."""
+    """Return a GPU's identifiers for the kernel log; a missing GPU has no UUID."""
     for gpu in machine.gpus:
         if gpu.position == position:
             return {"pci": gpu.bus[4:].lower().rsplit(".", 1)[0], "uuid": gpu.values["uuid"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi nvlink` with its status and its error counters, and `nvidia-smi topo -m`."""
+"""Output of `nvidia-smi nvlink` (status and error counters) and `nvidia-smi topo -m`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNTERS = {"replay": "Replay", "recovery": "Recovery", "crc": "CRC"}
 
 
 def nvlink_status(machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
-    """Every link of every GPU with its speed."""
+    """Return every link of every GPU with its speed."""
 
     def status(gpu: Gpu) -> list[str]:
         return [f"\t Link {number}: {speed or '<inactive>'}" for number, speed in enumerate(gpu.links)]
@@ -35,7 +35,7 @@ def nvlink_status(machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
 
 
 def nvlink_errors(machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
-    """What every active link of every GPU has counted since the driver was loaded."""
+    """Return the error counters of all active links since the driver was loaded."""
 
     def errors(gpu: Gpu) -> list[str]:
         lines: list[str] = []
@@ -49,7 +49,7 @@ def nvlink_errors(machine: Machine, gpus: Sequence[Gpu]) -> list[str]:
 
 
 def _by_gpu(machine: Machine, gpus: Sequence[Gpu], tell: Callable[[Gpu], list[str]]) -> list[str]:
-    """The same question to each GPU. A GPU that was passed through alone prints nothing, as in reality."""
+    """Collect lines for each GPU. As in reality, a GPU that was passed through alone prints nothing."""
     absent = machine.profile["nvlink"].get("absent")
     lines: list[str] = []
     for gpu in gpus:
@@ -66,7 +66,7 @@ def _by_gpu(machine: Machine, gpus: Sequence[Gpu], tell: Callable[[Gpu], list[st
 
 
 def topology(machine: Machine) -> list[str]:
-    """The matrix of GPUs and network cards, with the escapes that are printed even into a pipe."""
+    """Return the matrix of GPUs and network cards, with the escape sequences that are printed even into a pipe."""
     shape = machine.profile["topology"]
     nics: list[str] = shape["nics"]
     names = [f"GPU{gpu.index}" for gpu in machine.gpus] + [f"NIC{number}" for number in range(len(nics))]
@@ -87,7 +87,7 @@ def topology(machine: Machine) -> list[str]:
 
 
 def connection(machine: Machine, one: Gpu, other: Gpu) -> str:
-    """How two GPUs reach each other: the active NVLinks between them, else the way over the bus."""
+    """Return how two GPUs are connected: the number of active NVLinks, or the path over the bus."""
     wiring = machine.profile["nvlink"].get("wiring")
     active = 0
     if wiring == "switch":
@@ -100,7 +100,7 @@ def connection(machine: Machine, one: Gpu, other: Gpu) -> str:
 
 
 def _towards(machine: Machine, one: Gpu, other: Gpu) -> int:
-    """Active links from one GPU of a mesh to another; links are dealt out evenly, lowest peer first."""
+    """Return the active links from one GPU of a mesh to another; links are assigned evenly, lowest peer first."""
     peers = [position for position in range(len(machine.profile["gpus"])) if position != one.position]
     share = len(one.links) // len(peers)
     first = peers.index(other.position) * share

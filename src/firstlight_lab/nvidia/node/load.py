@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What firstlight-lab-nvidia-load.service runs once per boot, and what the module's package runs to build it."""
+"""The program of firstlight-lab-nvidia-load.service, run once per boot, and of the module package's build step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .machine import DescriptionError, ModuleError, build_module, load_module, r
 
 
 def main(arguments: Sequence[str], base: Path | None = None) -> int:
-    """Load the installed module, or, asked to, build it."""
+    """Load the installed module or, with --build, build it."""
     if list(arguments) not in ([], ["--build"]):
         print(f"nvidia-load takes --build or nothing, found: {' '.join(arguments)}", file=sys.stderr)
         return 2

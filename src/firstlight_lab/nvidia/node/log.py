@@ -14,7 +14,7 @@ LABEL_WIDTH = 55
 
 
 def text_log(driver: Driver, gpus: Sequence[Gpu], layout: dict[str, Any], attached: int, wanted: set[str]) -> list[str]:
-    """The plain log; `wanted` limits it to some top-level parts (`-d`)."""
+    """Render the text log; `wanted` limits it to some top-level sections (`-d`)."""
     renamed = major(str(driver.loaded)) >= RENAMED_SINCE
     lines = [
         "",
@@ -35,7 +35,7 @@ def text_log(driver: Driver, gpus: Sequence[Gpu], layout: dict[str, Any], attach
 
 
 def xml_log(driver: Driver, gpus: Sequence[Gpu], layout: dict[str, Any], attached: int) -> list[str]:
-    """The XML log."""
+    """Render the XML log."""
     lines = [
         '<?xml version="1.0" ?>',
         '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">',
@@ -150,5 +150,5 @@ def _xml_instances(gpu: Gpu, depth: int) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """As xml.sax.saxutils does it, which reads half of the standard library, for every call of every node."""
+    """Like xml.sax.saxutils, whose import would load half of the standard library on every call of every node."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this node pretends to be: its profile, its faults, and the driver that the last boot loaded."""
+"""The simulated machine of this node: its profile, its faults, and the driver loaded at the last boot."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ MODULE = f"{SHARE}/nvidia/module.json"
 PCI = "etc/firstlight-lab/pci"
 LOADED = "run/nvidia-driver-loaded"
 PROC_DRIVER = "run/firstlight-lab/proc-driver"
-"""Where lab-init lets /proc/driver of the node lie."""
+"""The directory that lab-init uses as /proc/driver of the node."""
 PROC_VERSION = f"{PROC_DRIVER}/nvidia/version"
 PROC_GPUS = f"{PROC_DRIVER}/nvidia/gpus"
 PROC_NVSWITCHES = f"{PROC_DRIVER}/nvidia-nvswitch/devices"
 NO_READING = "GPU requires reset"
-"""What stands in the place of a value that a GPU does not give before it is reset."""
+"""Replaces values that a GPU does not report before a reset."""
 FABRIC_CONFIGURED = "run/firstlight-lab/fabric-configured"
 
 
 class DescriptionError(Exception):
-    """The description of the machine cannot be used; the message says what to change."""
+    """The machine's description is invalid; the message says what to change."""
 
 
 class ModuleError(Exception):
-    """The kernel module could not be built or loaded; the message is what the real tool prints."""
+    """The kernel module could not be built or loaded; the message is that of the real tool."""
 
 
 @dataclass
 class Gpu:
-    """One GPU: its place on the board and every reading that nvidia-smi can be asked for."""
+    """A GPU: its position on the board and every reading that nvidia-smi can report."""
 
     position: int
     index: int
@@ -54,9 +54,9 @@ class Gpu:
     lost: bool = False
     processes: list[dict[str, Any]] = field(default_factory=list)
     link_errors: dict[int, dict[str, int]] = field(default_factory=dict)
-    """What the links have counted, where it is not nothing."""
+    """Nonzero error counters by link."""
     instances: list[int] = field(default_factory=list)
-    """The slices of each MIG instance, of seven altogether."""
+    """The slices of each MIG instance, out of seven in total."""
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class Gpu:
 
 @dataclass
 class Machine:
-    """The described machine after its faults were applied."""
+    """The described machine with its faults applied."""
 
     hostname: str
     profile: dict[str, Any]
@@ -80,18 +80,18 @@ class Machine:
 
     @property
     def has_nvswitch(self) -> bool:
-        """Whether a fabric manager has anything to manage here."""
+        """Whether the machine has NVSwitches for a fabric manager."""
         return int(self.profile.get("nvswitches", 0)) > 0
 
     @property
     def is_partition(self) -> bool:
-        """Whether its GPUs are behind NVSwitches that are the host's, and not on this machine's bus."""
+        """Whether its GPUs use NVSwitches that belong to the host and are not on this machine's bus."""
         return is_partition(self.profile)
 
 
 @dataclass(frozen=True)
 class Driver:
-    """Versions on disk and in the kernel; None where nothing is installed or loaded."""
+    """Versions on disk and in the kernel; None if not installed or not loaded."""
 
     library: str | None
     module: str | None
@@ -100,17 +100,17 @@ class Driver:
 
 
 def is_partition(profile: dict[str, Any]) -> bool:
-    """Whether a profile is of a guest that has GPUs of an NVSwitch system and none of its NVSwitches."""
+    """Return whether a profile is a guest with GPUs of an NVSwitch system but none of its NVSwitches."""
     return profile["nvlink"].get("wiring") == "switch" and not int(profile.get("nvswitches", 0))
 
 
 def root() -> Path:
-    """The directory all paths are taken from: `/` on a node, a scratch folder in tests."""
+    """Return the base of all paths: `/` on a node, a temporary directory in tests."""
     return Path(os.environ.get(ROOT_VARIABLE) or "/")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, saying which one when it cannot be used."""
+    """Read a JSON file. Raises DescriptionError, which names the file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -120,7 +120,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_driver(base: Path) -> Driver:
-    """Compare what the packages installed with what the last boot loaded."""
+    """Return the driver versions that packages installed and that the last boot loaded."""
     library = read_json(base / LIBRARY) if (base / LIBRARY).exists() else {}
     module = read_json(base / MODULE) if (base / MODULE).exists() else {}
     loaded = base / LOADED
@@ -133,7 +133,7 @@ def read_driver(base: Path) -> Driver:
 
 
 def fault_of_release(base: Path, name: str, version: str) -> dict[str, Any] | None:
-    """What this node's description says of a fault of this driver release; None when it has it not."""
+    """Return the parameters of a fault of this driver release on this node, or None if it does not have it."""
     path = base / MACHINE
     try:
         return release_fault(read_json(path), name, version) if path.exists() else None
@@ -142,7 +142,7 @@ def fault_of_release(base: Path, name: str, version: str) -> dict[str, Any] | No
 
 
 def build_module(base: Path) -> str:
-    """What the module's package does when it is configured: nothing but time, as there is nothing to build."""
+    """Simulate the build of the module when its package is configured; there is nothing to build."""
     version = str(read_json(base / MODULE)["version"])
     slow = fault_of_release(base, "module_build_slow", version)
     if slow is not None:
@@ -153,7 +153,7 @@ def build_module(base: Path) -> str:
 
 
 def load_module(base: Path) -> str:
-    """Do what a boot does: load the installed kernel module, unless one is loaded already."""
+    """Simulate a boot: load the installed kernel module, unless one is already loaded."""
     loaded = base / LOADED
     if loaded.exists():
         return f"already loaded: {loaded.read_text(encoding='utf-8').strip()}"
@@ -177,7 +177,7 @@ def load_module(base: Path) -> str:
 
 
 def _list_nvswitches(base: Path) -> None:
-    """The driver lists the NVSwitches it found by their PCI address; a node without a description has none."""
+    """List the NVSwitches by PCI address, as the driver does; a node without a description has none."""
     folder = base / PCI
     for device in sorted(folder.iterdir()) if folder.is_dir() else []:
         if (device / "class").read_text(encoding="ascii").startswith("0x0680"):
@@ -185,11 +185,11 @@ def _list_nvswitches(base: Path) -> None:
 
 
 def _list_gpus(base: Path, version: str) -> None:
-    """The driver lists the GPUs it found, too, each with a few words of information."""
+    """List the GPUs with some information about each, as the driver does."""
     try:
         machine = load_machine(base)
     except DescriptionError:
-        return  # the tools that explain the description are not installed
+        return  # the tools that interpret the description are not installed
     for gpu in machine.gpus if machine else []:
         address = gpu.bus[4:].lower()
         rows = [
@@ -211,7 +211,7 @@ def _list_gpus(base: Path, version: str) -> None:
 
 
 def load_profile(base: Path, name: str) -> dict[str, Any]:
-    """Read a profile with everything it extends."""
+    """Read a profile, merged with those it extends."""
     folder = base / SHARE / "profiles"
     path = folder / f"{name}.json"
     if not path.exists():
@@ -225,7 +225,7 @@ def load_profile(base: Path, name: str) -> dict[str, Any]:
 
 
 def load_machine(base: Path, hostname: str | None = None) -> Machine | None:
-    """Describe this node; None when no description was written, which is a machine without GPUs."""
+    """Return the machine of this node, or None without a description, which means a machine without GPUs."""
     path = base / MACHINE
     if not path.exists():
         return None
@@ -241,7 +241,7 @@ def load_machine(base: Path, hostname: str | None = None) -> Machine | None:
     host = hostname or str(document.get("hostname") or platform.node())
     configured = (base / FABRIC_CONFIGURED).exists()
     if is_partition(profile):
-        # The driver asks the host's fabric manager, over the NVLinks.
+        # The driver queries the host's fabric manager, over the NVLinks.
         loaded = read_driver(base).loaded or ""
         configured = release_fault(document, "partition_inactive", loaded) is None
     gpus = [_gpu(profile, position, host, configured) for position in range(len(profile["gpus"]))]
@@ -254,7 +254,7 @@ def load_machine(base: Path, hostname: str | None = None) -> Machine | None:
 
 
 def _gpu(profile: dict[str, Any], position: int, host: str, fabric_configured: bool) -> Gpu:
-    """One GPU in good health, with an identity that is stable for its host and slot."""
+    """Return a healthy GPU, with an identity that is stable for its host and slot."""
     place = profile["gpus"][position]
     digest = hashlib.sha256(f"{host}/{position}".encode()).hexdigest()
     domain, bus, rest = str(place["bus"]).split(":")
@@ -272,7 +272,7 @@ def _gpu(profile: dict[str, Any], position: int, host: str, fabric_configured: b
         "pci/pci_bus_id": str(place["bus"]),
     }
     if profile["nvlink"].get("wiring") == "switch":
-        # The driver keeps the last answer of the fabric manager even when that has died since.
+        # The driver keeps the fabric manager's last state even after that has died.
         values["fabric/state"] = "Completed" if fabric_configured else "In Progress"
         values["fabric/status"] = "Success" if fabric_configured else "N/A"
     link = profile["nvlink"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi --query-gpu` and its smaller relatives: comma-separated answers."""
+"""Output of `nvidia-smi --query-gpu` and its smaller relatives, as comma-separated values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ APPS = {
 
 
 class UsageError(Exception):
-    """What nvidia-smi prints, and exits 2 for, when it is called wrongly."""
+    """Invalid usage; nvidia-smi prints the message and exits with status 2."""
 
 
 class Format:
@@ -52,11 +52,11 @@ class Format:
         self.units = "nounits" not in words
 
     def title(self, name: str, unit: str) -> str:
-        """A column's heading."""
+        """Return a column's heading."""
         return f"{name} [{unit}]" if unit and self.units else name
 
     def cell(self, value: str, unit: str) -> str:
-        """A value, with its unit unless it has none or none is wanted."""
+        """Return a value, with its unit if it has one and units are enabled."""
         return f"{value} {unit}" if unit and self.units and not value.startswith("[") else value
 
 
@@ -68,7 +68,7 @@ def query_gpu(
     style: Format,
     fields: Sequence[dict[str, Any]],
 ) -> list[str]:
-    """One line per GPU with the fields that were asked for."""
+    """Return one line per GPU with the requested fields."""
     known = {field["name"]: field for field in fields}
     known.update({field["alias"]: field for field in fields if "alias" in field})
     chosen = [_known(name.strip(), known) for name in names.split(",")]
@@ -82,7 +82,7 @@ def query_gpu(
 
 
 def query_remapped_rows(gpus: Sequence[Gpu], names: str, style: Format, fields: Sequence[dict[str, Any]]) -> list[str]:
-    """`--query-remapped-rows`: the same readings under the same names, the GPU named as in process lists."""
+    """`--query-remapped-rows`: the same readings and names, with the GPU identified as in process lists."""
     known = {field["name"]: field for field in fields if field["name"].startswith("remapped_rows.")}
     identity = {"gpu_name", "gpu_uuid", "gpu_serial", "gpu_bus_id"}
     known.update({field["alias"]: field for field in fields if field.get("alias") in identity})
@@ -92,7 +92,7 @@ def query_remapped_rows(gpus: Sequence[Gpu], names: str, style: Format, fields: 
 
 
 def query_compute_apps(gpus: Sequence[Gpu], names: str, style: Format) -> list[str]:
-    """`--query-compute-apps`: the processes that hold a GPU."""
+    """`--query-compute-apps`: the processes that use a GPU."""
     chosen = [_known(name.strip(), APPS) for name in names.split(",")]
     lines = [", ".join(style.title(name, unit) for name, unit in chosen)] if style.header else []
     for gpu in gpus:
@@ -112,7 +112,7 @@ def query_compute_apps(gpus: Sequence[Gpu], names: str, style: Format) -> list[s
 
 
 def reasons_mask(gpu: Gpu) -> int:
-    """The active clock event reasons as NVML's bit mask."""
+    """Return the active clock event reasons as NVML's bit mask."""
     prefix = "clocks_event_reasons/clocks_event_reason_"
     return sum(bit for reason, bit in REASONS.items() if gpu.values[prefix + reason] == "Active")
 
@@ -147,7 +147,7 @@ def _value(field: dict[str, Any], gpu: Gpu, machine: Machine, driver: Driver) ->
 
 
 def _reading(gpu: Gpu, field: dict[str, Any]) -> str:
-    """One reading as the csv output writes it: no unit, and brackets round what is not a value."""
+    """Return a reading in csv form: without its unit, and with brackets around what is not a value."""
     value = gpu.values.get(field.get("path", ""), "N/A")
     if value in ("N/A", NO_READING) or value.startswith("Requested functionality"):
         return value if field.get("bare") else f"[{value}]"

@@ -12,17 +12,17 @@ from .machine import NO_READING, Driver, Gpu
 
 WIDE = "+" + "-" * 89 + "+"
 COLUMNS = "+" + "-" * 41 + "+" + "-" * 24 + "+" + "-" * 22 + "+"
-# Driver branch from which the table is drawn with closed corners and a wide PID column.
+# Driver branch from which the table has closed corners and a wide PID column.
 CLOSED_TABLE_SINCE = 565
-# Driver branch from which the versions in its heading have other names.
+# Driver branch from which the versions in the heading have other names.
 RENAMED_SINCE = 610
-# Eighths of the memory that an instance of so many slices gets.
+# Eighths of the memory that an instance with this many slices gets.
 MEMORY_SHARE = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One MIG instance of a GPU."""
+    """A MIG instance of a GPU."""
 
     name: str
     uuid: str
@@ -31,12 +31,12 @@ class Instance:
 
 
 def major(version: str) -> int:
-    """The branch of a driver's version."""
+    """Return the branch of a driver's version."""
     return int(version.split(".", maxsplit=1)[0])
 
 
 def instances(gpu: Gpu) -> list[Instance]:
-    """The MIG instances that a GPU is divided into."""
+    """Return the MIG instances of a GPU."""
     made = []
     for number, slices in enumerate(gpu.instances):
         mib = int(gpu.values["fb_memory_usage/total"].split()[0]) * MEMORY_SHARE[slices] // 8
@@ -47,7 +47,7 @@ def instances(gpu: Gpu) -> list[Instance]:
 
 
 def table(driver: Driver, gpus: Sequence[Gpu]) -> list[str]:
-    """The whole page: versions, one block of three lines per GPU, processes."""
+    """Render the whole page: versions, a block of three lines per GPU, processes."""
     version = str(driver.loaded)
     new = major(version) >= CLOSED_TABLE_SINCE
     versions = f"| NVIDIA-SMI {version:<22} Driver Version: {version:<14} CUDA Version: {driver.cuda:<8} |"
@@ -69,7 +69,7 @@ def table(driver: Driver, gpus: Sequence[Gpu]) -> list[str]:
 
 
 def _number(value: str, unit: str) -> str:
-    """`124.39 W` as `124W`; a reading that the GPU refused is an error."""
+    """Format `124.39 W` as `124W`; a reading that the GPU refused becomes an error."""
     text = value.split(maxsplit=1)[0]
     if value == NO_READING:
         return "ERR!"
@@ -106,7 +106,7 @@ _UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_
 
 
 def _instances(gpus: Sequence[Gpu]) -> list[str]:
-    """The table of MIG devices; nothing where no GPU is divided."""
+    """Render the table of MIG devices; empty if no GPU is partitioned."""
     rule = "+" + "-" * 18 + "+" + "-" * 34 + "+" + "-" * 11 + "+" + "-" * 23 + "+"
     rows: list[str] = []
     for gpu in gpus:
