@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: everything put together."""
+"""The plan of a cluster, from intent and catalog to the variables and desired state of every host."""

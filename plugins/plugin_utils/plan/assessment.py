@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan knows about the intent: whether the model may be split so, whether it fits, how fast it will be."""
+"""Assess an intent: whether the parallel layout is legal, whether the model fits, and how fast it will be."""
 
 from __future__ import annotations
 
@@ -55,37 +55,37 @@ ERRORS = {
 }
 
 FAST_LOAD_SHARE = 0.8
-"""The most of unified memory that weights may take with fastsafetensors, as eugr/spark-vllm-docker warns."""
+"""Largest share of unified memory that weights may take with fastsafetensors, as eugr/spark-vllm-docker advises."""
 _WITHOUT_FULL_GRAPHS = ("none", "piecewise", "0", "1")
-"""Words of cudagraph_mode under which no whole decode step is captured."""
+"""Values of cudagraph_mode under which no whole decode step is captured."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What is expected; empty where the intent does not say enough."""
+    """The expected figures; fields are empty where the intent says too little to compute them."""
 
     fit: Mapping[str, Any] | None = None
     expected: Mapping[str, Any] | None = None
     advice: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
     fp8: bool = False
-    """Whether weights are FP8, so that the GPUs must compute it."""
+    """Whether the weights are FP8, so that the GPUs must support FP8 compute."""
     serving: Serving | None = None
-    """How the cluster serves, with what follows from memory and hazards; None where nothing follows."""
+    """Serving settings with what memory and hazards add; None where nothing was assessed."""
     hazards: Sequence[Mapping[str, str]] = ()
-    """Known hazards that the plan meets: name, review_by, source."""
+    """Known hazards that apply to the plan: name, review_by, source."""
     served: Served | None = None
-    """What a benchmark's figures are estimated from."""
+    """What a benchmark's expected figures are computed from."""
     envelopes: Sequence[Envelope] = ()
-    """What others reach with the same."""
+    """Published results for the same hardware, model and layout."""
     shape: ModelShape | None = None
     """The model's dimensions, as it is served."""
     kv_dtype: str = "auto"
-    """Of the KV cache, by a setting or a flag; auto is the engine's own choice."""
+    """Data type of the KV cache, from a setting or a flag; `auto` leaves the choice to the engine."""
 
 
 def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str, Any]:
-    """What a host of this hardware must show once it is up."""
+    """Return the readings that a healthy host of this hardware must show."""
     driver = stack.get("driver") or {}
     found = {
         "gpus": hardware["gpus"],
@@ -100,7 +100,7 @@ def readings(hardware: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str,
 
 
 def assess(decided: ClusterIntent, planner_context: PlannerContext, errors: PlanErrors) -> Assessment:
-    """Assess what was chosen; what cannot work is refused."""
+    """Assess the chosen hardware, model and serving settings; refuse what cannot work."""
     hardware, model, serving = decided.hardware, decided.model, decided.serving
     if model is None:
         return Assessment()
@@ -145,7 +145,7 @@ def assess(decided: ClusterIntent, planner_context: PlannerContext, errors: Plan
     if hardware is None:
         return Assessment(notes=notes, hazards=precautions.met)
     if not hardware["unified"] and (wishes.utilisation or 0) > ceiling_of(hardware):
-        # The engine's own default is more than this hardware has to give; what the operator writes was refused before.
+        # The engine's default exceeds what this hardware can give; a value from the operator was refused before.
         wishes = replace(wishes, serving=replace(serving, utilisation=default_share(hardware)))
     at = functools.partial(_fit, wishes, shape, hardware, gpus, engine)
     found = at(serving.tensor_parallel, serving.pipeline_parallel)
@@ -206,15 +206,15 @@ def assess(decided: ClusterIntent, planner_context: PlannerContext, errors: Plan
 
 
 def _settled(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], precautions: Precautions) -> Serving:
-    """How the cluster serves, with what nobody has written and the memory or a hazard asks for."""
+    """Return the serving settings, with values the operator left out filled in from memory and hazards."""
     serving, settings = wishes.serving, dict(wishes.serving.settings)
     if wishes.number("max_num_seqs", "--max-num-seqs") is None and found.lowered_sequences:
         settings["max_num_seqs"] = found.max_num_seqs
     sized = wishes.flags.size("--kv-cache-memory-bytes")
     share = serving.utilisation
     if share is None and sized is not None and hardware["unified"] and found.total_bytes:
-        # vLLM looks for its share of free memory even where the cache has a size of its own (request_memory of
-        # v1/worker/utils.py), and its own 0.92 is never free there. So it is told what it will really take.
+        # vLLM checks that its share of memory is free even where the cache has a size of its own (request_memory of
+        # v1/worker/utils.py), and its default of 0.92 is never free there. So it is given the share that it will take.
         taken = found.weights_bytes + found.activation_bytes + found.runtime_bytes + sized
         share = min(1.0, math.ceil(100 * taken / found.total_bytes) / 100)
     told = wishes.utilisation if share is None else share
@@ -259,7 +259,7 @@ def _check_engine(decided: ClusterIntent, model: Mapping[str, Any], errors: Plan
 def _quantized(
     wishes: Wishes, shape: ModelShape, engine: str, version: str | None, errors: PlanErrors
 ) -> tuple[ModelShape, list[str]]:
-    """The model as --quantization makes it, with what to know of it; a method that cannot work is refused."""
+    """Return the model as --quantization makes it, with notes about it; a method that cannot work is refused."""
     asked, own = wishes.flags.text("--quantization"), shape.quantization.method
     if not asked or asked == "None":
         return shape, []
@@ -300,7 +300,7 @@ def _quantized(
 
 
 def _idle_notes(decided: ClusterIntent, shape: ModelShape, wishes: Wishes, gpus: int) -> list[str]:
-    """GPUs of one host that nothing uses, and what would use them."""
+    """Return a note about GPUs of a single host that stay idle, and the settings that would use them."""
     serving = decided.serving
     world = serving.tensor_parallel * serving.pipeline_parallel * serving.replicas
     if len(decided.hosts) > 1 or world >= gpus:
@@ -317,7 +317,7 @@ def _idle_notes(decided: ClusterIntent, shape: ModelShape, wishes: Wishes, gpus:
 
 
 def _block_notes(wishes: Wishes, found: Fit) -> list[str]:
-    """A block size that the engine does not keep."""
+    """Return a note about a block size that the engine does not keep."""
     asked = wishes.flags.size("--block-size")
     if not asked or found.pool is None or found.pool.layout.block_tokens == asked:
         return []
@@ -337,13 +337,13 @@ def _schema(planner_context: PlannerContext, engine: str, version: str | None) -
 
 @dataclass(frozen=True)
 class Wishes:
-    """The operator's settings and flags, as one."""
+    """The operator's settings and flags, read as one."""
 
     serving: Serving
     flags: Written
 
     def number(self, setting: str, flag: str) -> int | None:
-        """A number, wherever it is written."""
+        """Return a number, whether it is written as a setting or as a flag."""
         value = self.serving.settings.get(setting)
         return value if isinstance(value, int) else self.flags.size(flag)
 
@@ -369,13 +369,13 @@ class Wishes:
 
     @property
     def full_graphs(self) -> bool:
-        """Whether vLLM captures whole decode steps as CUDA graphs, which it does unless it is told otherwise."""
+        """Whether vLLM captures whole decode steps as CUDA graphs, which is its default."""
         mode = (self.flags.document("--compilation-config") or {}).get("cudagraph_mode", "")
         return not self.flags.has("--enforce-eager") and str(mode).lower() not in _WITHOUT_FULL_GRAPHS
 
     @property
     def utilisation(self) -> float | None:
-        """The share of memory; where nobody says, what the engine's own parser has as a default."""
+        """The share of memory; where it is not set, the default of the engine's own parser."""
         flag = self.flags.flags.get("--gpu-memory-utilization")
         if self.serving.utilisation is not None or flag is None:
             return self.serving.utilisation

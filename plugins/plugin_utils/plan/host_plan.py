@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's plan with the ports and RDMA devices that were found on it, in the place of those that paper had.
+"""Refine a host's plan with the ports and RDMA devices found on it, replacing the names assumed before.
 
-Pure, and for the controller: an observation that was made anew gives the same plan again.
+Pure, and run on the controller: the same observation always gives the same plan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHANGED = ("preflight", "fabric_network", "firewall", "ray_cluster", "inference
 
 
 def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
-    """The plan for the host that was observed. `errors` are why a rail has no port there, one line each."""
+    """Return the plan for the observed host. `errors` says why a rail has no port there, one line each."""
     rails = list(plan["host"].get("fabric") or [])
     ports: Ports | None = observation.get("fabric")
     found = [_found(entry, ports, observation) for entry in rails]
@@ -56,7 +56,7 @@ def host_plan(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> Plan:
 
 
 def host_desired(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, Any]:
-    """The states wanted of the host that was observed, by role, of the plan that host_plan gave."""
+    """Return the desired states of the observed host by role, for a plan returned by host_plan."""
     roles = plan.get("roles") or {}
     return {
         role: host_state(role, roles[role], observation) if state and is_host_specific(role) else state
@@ -71,7 +71,7 @@ def _found(
     if ports is not None:
         return find_port(subnet, entry, ports)
     if entry.get("port"):
-        return str(entry["port"]), None  # checked by what else is known of it
+        return str(entry["port"]), None  # checked against everything else that is known about it
     reason = (observation.get("errors") or {}).get("fabric") or "they were not looked at"
     return None, Problem(
         f"rail {subnet} has no port, because the ports of the host are not known ({reason})", "run again"
@@ -79,14 +79,14 @@ def _found(
 
 
 def _paper_names(plan: Mapping[str, Any], rails: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the plan's roles call the ports so far."""
+    """Return the names that the plan's roles use for the ports so far."""
     listed = ((plan["roles"].get("fabric_network") or {}).get("fabric_network_ports")) or []
     by_address = {str(entry.get("address")): str(entry.get("port")) for entry in listed if isinstance(entry, Mapping)}
     return [str(entry.get("port") or by_address.get(str(entry["address"])) or "") for entry in rails]
 
 
 def _without_some(plan: Plan, renamed: Mapping[str, str | None]) -> Plan:
-    """A plan that is refused, and for a verification: what has no port is not looked for by the name paper had."""
+    """Return a plan that is refused, usable for verification: a missing port is not looked for by its assumed name."""
     network = _renamed(plan["roles"].get("fabric_network"), renamed)
     desired = dict(plan.get("desired") or {})
     if network and desired.get("fabric_network"):
@@ -142,13 +142,13 @@ def _with_ports(
 
 
 def _shown(port: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of a port that was found."""
+    """Return the fields shown of a port that was found."""
     fields = ("cage", "half", "driver", "pci", "rdma_device", "link_layer", "carrier", "speed_mbit")
     return {"found": {field: port[field] for field in fields}} if port else {}
 
 
 def _has_ranks(role: str, variables: Mapping[str, Any] | None) -> bool:
-    """Whether this role starts ranks that talk over the fabric: Ray's nodes do, and servers that are ranks."""
+    """Whether this role starts ranks that talk over the fabric: Ray nodes do, and servers that are ranks."""
     if not variables or role == "ray_cluster":
         return bool(variables)
     profile = PROFILES.get(str(variables.get("inference_server_profile")))
@@ -156,7 +156,7 @@ def _has_ranks(role: str, variables: Mapping[str, Any] | None) -> bool:
 
 
 def _launched(commands: Sequence[Mapping[str, Any]], roles: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The same commands with the ports that were found; those that no role starts stay as they are."""
+    """Return the launch commands with the ports that were found; those that no role starts are unchanged."""
     anew: dict[str, Mapping[str, Any]] = {}
     if _has_ranks("ray_cluster", roles.get("ray_cluster")):
         anew["ray"] = ray_cluster.launch(roles["ray_cluster"])
@@ -166,7 +166,7 @@ def _launched(commands: Sequence[Mapping[str, Any]], roles: Mapping[str, Any]) -
 
 
 def _renamed(value: Any, names: Mapping[str, str | None]) -> Any:
-    """The same with the ports' names exchanged, wherever a list of ports or a `port` has one."""
+    """Rename ports in a nested value, wherever a list of ports or a `port` key holds one."""
     if isinstance(value, Mapping):
         return {
             key: names.get(one, one) if key == "port" and isinstance(one, str) else _renamed(one, names)
@@ -180,7 +180,7 @@ def _renamed(value: Any, names: Mapping[str, str | None]) -> Any:
 def rdma_wanted(
     rails: Iterable[Mapping[str, Any]], facts: Mapping[str, Any], ports: Ports | None = None
 ) -> list[dict[str, Any]]:
-    """What the RDMA devices of these ports must show, as role fabric_network takes it; nothing without RDMA."""
+    """Return what the RDMA devices of these ports must show, as role fabric_network takes it; empty without RDMA."""
     if not facts.get("rdma"):
         return []
     wanted = []
@@ -200,7 +200,7 @@ def rdma_wanted(
 
 
 def _slower(port: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The speed that a port has negotiated, where the profile lets it pass although it is less than the planned one."""
+    """Return the profile's entry for a port that negotiated less than the planned speed, if the profile accepts it."""
     speed = link_speed(port or {})
     if speed is None or speed >= (facts.get("speed_mbit") or 0):
         return None
@@ -208,7 +208,7 @@ def _slower(port: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> Mapping
 
 
 def _slow_notes(names: Sequence[str], ports: Ports, facts: Mapping[str, Any]) -> list[str]:
-    """Links that are slower than the hardware's own and pass, with what that costs; one line for each speed."""
+    """Return notes on links below the hardware's speed that are accepted, with the cost; one line per speed."""
     passed: dict[int, tuple[str, list[str]]] = {}
     for name in names:
         slower = _slower(ports.get(name), facts)
@@ -227,7 +227,7 @@ def _given(name: str, value: Any) -> dict[str, Any]:
 
 
 def _notes(plan: Mapping[str, Any], names: Sequence[str], ports: Ports) -> list[str]:
-    """RDMA that is there and needs no rail, so that nobody looks for it; and RDMA that could be used and is not."""
+    """Return notes on RDMA devices behind the rails that are unused, and on InfiniBand, which needs no rail."""
     rails, facts = plan["host"].get("fabric"), plan.get("fabric") or {}
     unused = [str(port["rdma_device"]) for port in map(ports.get, names) if port and port.get("rdma_device")]
     if unused and not facts.get("rdma", True):

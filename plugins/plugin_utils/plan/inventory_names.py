@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of an inventory: which groups and variables are misspelt ones of ours, and not an owner's own.
+"""Find misspelt groups and variables of an inventory, as opposed to an owner's own.
 
-An owner's variable may have any name that is not one letter away from one that is read here.
+An owner's variable may have any name that is more than one letter away from one that is read here.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ MAPPINGS: Mapping[str, Sequence[str]] = {
 GROUPS = ("cluster", "head", "workers")
 """The groups that playbooks run on."""
 _RACK = "rack_"
-"""How the groups of racks begin."""
+"""Prefix of the rack groups."""
 
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
 _READ = ("", ".yml", ".yaml", ".json")
-"""How files of variables end."""
+"""Suffixes of variable files."""
 _NOT_FOR_ANSIBLE = (".bak", ".md", ".orig", ".retry", ".rpmnew", ".rpmsave", ".rst", ".swp")
 
 CONNECTION = (
@@ -102,7 +102,7 @@ CONNECTION = (
     "ansible_timeout",
     "ansible_user",
 )
-"""How Ansible reaches a host, as inventories say it; Ansible passes over any other name in silence."""
+"""Ansible's connection variables, as inventories write them; Ansible silently ignores any other name."""
 _MEANT = {
     "ansible_address": "ansible_host",
     "ansible_hostname": "ansible_host",
@@ -116,11 +116,11 @@ _MEANT = {
     "ansible_sudo": "ansible_become",
     "ansible_username": "ansible_user",
 }
-"""Names that Ansible does not know, and what those who write them mean."""
+"""Names that Ansible does not know, and the ones their authors mean."""
 
 
 def one_edit(one: str, other: str) -> bool:
-    """Whether a letter that is added, left out or replaced, or two that changed places, make one name the other."""
+    """Whether the names differ by one inserted, deleted or replaced letter, or by two swapped neighbours."""
     short, long = sorted((one, other), key=len)
     if len(long) - len(short) > 1 or one == other:
         return False
@@ -132,18 +132,18 @@ def one_edit(one: str, other: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that this one is a slip of."""
+    """Return the known name that equals this one or is one edit away from it, ignoring case."""
     lower = name.lower()
     return next((one for one in known if lower == one or one_edit(lower, one)), None)
 
 
 def nearest_group(group: str, names: Iterable[str]) -> str | None:
-    """The group that may have been meant to be this one."""
+    """Return the group that may be a misspelling of this one."""
     return next((name for name in names if name != group and nearest(name, (group,))), None)
 
 
 def check_groups(names: Iterable[str], errors: PlanErrors) -> None:
-    """Refuse groups that are misspelt ones of those that playbooks run on."""
+    """Refuse groups whose names are misspellings of those that playbooks run on."""
     for name in sorted({*names} - {*GROUPS}):
         meant = nearest(name, GROUPS) or _rack(name)
         if meant:
@@ -156,7 +156,7 @@ def check_groups(names: Iterable[str], errors: PlanErrors) -> None:
 
 
 def _rack(name: str) -> str | None:
-    """The group of a rack that this was meant to be: rack-b is rack_b; `racks` may be the group of all of them."""
+    """Return the rack group that was meant: rack_b for rack-b; `racks` may be a group of all racks."""
     lower = name.lower()
     if name.startswith(_RACK) or lower == "racks":
         return None
@@ -168,7 +168,7 @@ def _rack(name: str) -> str | None:
 
 
 def check_variable_files(files: Iterable[Path], groups: Mapping[str, Sequence[str]], errors: PlanErrors) -> None:
-    """Refuse files of variables that Ansible does not read, by a slip in their name."""
+    """Refuse variable files that Ansible does not read because of a slip in their name."""
     names = {"group_vars": {"all", *GROUPS, *groups}, "host_vars": {*groups.get("all", ())}}
     for path in files:
         folder = nearest(path.parent.name, names)
@@ -177,7 +177,7 @@ def check_variable_files(files: Iterable[Path], groups: Mapping[str, Sequence[st
         known, name = names[folder], path.stem if path.suffix in _READ else path.name
         meant = folder if path.parent.name != folder else None
         if meant is None and name not in known:
-            # Another number is another host, which may have gone and come back.
+            # A different number is a different host, which may have been removed and may return.
             near = next((one for one in sorted(known) if nearest(name, (one,)) and not _renumbered(name, one)), None)
             meant = f"{near or path.stem}.yml" if near or path.stem in known else None
         if meant:
@@ -194,7 +194,7 @@ def _renumbered(name: str, other: str) -> bool:
 
 
 def check_names(hosts: Sequence[HostIntent], known: Collection[str], errors: PlanErrors) -> None:
-    """Refuse variables that are misspelt, and keys outside the mapping they belong to; `known` are those of roles."""
+    """Refuse misspelt variables, and keys outside their mapping; `known` holds the variables of roles."""
     others = {name for host in hosts for name in host.others}
     places = {name: [mapping for mapping, keys in MAPPINGS.items() if name in keys] for name in others}
     _check_mappings(hosts, {name: found for name, found in places.items() if found}, errors)
@@ -221,7 +221,7 @@ def _meant(name: str, known: Sequence[str]) -> str | None:
 
 
 def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[str]], errors: PlanErrors) -> None:
-    """Refuse mappings without a value, and keys of theirs that stand by themselves; of one slip, once."""
+    """Refuse mappings without a value, and their keys at the top level; one error per slip."""
     empty = [name for name in MAPPINGS if any(name in host.intent and host.intent[name] is None for host in hosts)]
     owned: dict[tuple[str, ...], list[str]] = {}
     for key, owners in sorted(places.items()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of an intent: which variables and keys there are, and the error of any other."""
+"""The vocabulary of an intent: known variables and keys, and the error for any other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INTENT_KEYS = (
     "firstlight_answer_timeout",
     "firstlight_break_lease",
 )
-"""Every variable an operator writes intent in, once for the whole cluster."""
+"""The variables in which an operator writes the intent, once for the whole cluster."""
 
 ERRORS = {
     "intent.type": "A value of another type than the plan reads would be ignored or misread.",
@@ -62,7 +62,7 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str, error
 
 
 def read_mapping(intent: Mapping[str, Any], name: str, known: Sequence[str], errors: PlanErrors) -> Mapping[str, Any]:
-    """A variable that is a mapping, its keys checked; empty when it is not set or refused."""
+    """Read a variable that is a mapping and check its keys; empty when it is not set or refused."""
     value = intent.get(name)
     if value is None:
         return {}
@@ -79,7 +79,7 @@ def read_mapping(intent: Mapping[str, Any], name: str, known: Sequence[str], err
 
 
 def read_enabled(given: Mapping[str, Any], name: str, errors: PlanErrors) -> bool:
-    """Whether a part of the intent is wanted: it is where its key `enabled` does not say no."""
+    """Whether a part of the intent is enabled: unless its key `enabled` is false."""
     value = given.get("enabled")
     if value is None or isinstance(value, bool):
         return value is not False

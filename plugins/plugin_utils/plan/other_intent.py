@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The intent of an inventory with another model, or with other settings of serving.
+"""Derive the intent of an inventory with another model, or with other serving settings.
 
-What was said of the former model alone does not hold for the new.
+Settings that hold for the former model alone are dropped.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def with_model(
     revision: str | None = None,
     serving: Mapping[str, Any] | None = None,
 ) -> list[HostIntent]:
-    """The hosts as if their inventory had this model; `serving` replaces single settings of firstlight_serving."""
+    """Return the hosts as if their inventory named this model; `serving` overrides keys of firstlight_serving."""
     return [_with_model(host, model, revision, serving or {}) for host in hosts]
 
 
 def with_serving(hosts: Sequence[HostIntent], serving: Mapping[str, Any]) -> list[HostIntent]:
-    """The hosts as if their inventory had these settings in firstlight_serving."""
+    """Return the hosts as if their inventory had these settings in firstlight_serving."""
     return [dataclasses.replace(host, intent=_settings(host.intent, serving)) for host in hosts]
 
 

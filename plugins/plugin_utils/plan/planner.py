@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: intent and catalog in, one document out. Pure; no host is contacted.
+"""Compute the plan: intent and catalog in, one document out. Pure; no host is contacted.
 
-Whatever can be known wrong before a host is touched is refused here, all of it at once, each error with
+Everything that can be found invalid before a host is touched is refused here, all of it at once, each error with
 what was found, the rule, and what to change.
 """
 
@@ -102,7 +102,7 @@ _ECHOES = {
     "role.value": {"role.state"},
     "fabric.overlap": {"role.state"},
 }
-"""What a later check says again of something that the intent itself was already refused for."""
+"""Errors of later checks that merely follow from an error already reported for the intent, by the id of the latter."""
 
 _SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "supervisor", "endpoint")
 """Roles that have nothing to do where nothing can be launched."""
@@ -111,21 +111,22 @@ _NOT_SHARED = (
     *("fabric_network", "ray_cluster", "inference_server", "supervisor"),
     *("inference_image", "model_weights"),
 )
-"""Roles whose variables name the host, so that no two hosts have the same; and those whose variables list all hosts,
-which takes longer to compare than to work out what they want."""
+"""Roles whose desired state is not cached across hosts: their variables name the host, so that no two hosts agree, or
+list all hosts, which takes longer to compare than to compute the state.
+"""
 
 Plan = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """The plan of a cluster; with errors there is nothing to do in it."""
+    """The plan of a cluster; if it has errors, nothing is to be done."""
 
     hosts: Mapping[str, Plan]
     cluster: Mapping[str, Any]
     errors: Sequence[PlanError]
     missing_inputs: Sequence[PlanError] = ()
-    """What only the operator knows: the plan is right without it, but nothing can be run."""
+    """What only the operator knows: the plan is valid without it, but nothing can be run."""
     notes: Sequence[str] = ()
     assessment: Assessment = field(default_factory=Assessment)
     served: Mapping[str, Any] = field(default_factory=dict)
@@ -133,10 +134,10 @@ class ClusterPlan:
     startup: Mapping[str, Any] = field(default_factory=dict)
     """How long a start may take, with its parts; empty where the intent does not say enough."""
     bench: Mapping[str, Any] = field(default_factory=dict)
-    """What firstlight_bench has measured, with what is expected of it; empty where it is not set."""
+    """The benchmarks of firstlight_bench, with the expected figures; empty where it is not set."""
 
     def document(self) -> dict[str, Any]:
-        """The whole plan as plain data: what `firstlight plan --json` prints."""
+        """Return the whole plan as plain data: what `firstlight plan --json` prints."""
         return {
             "errors": list(self.errors),
             "missing_inputs": list(self.missing_inputs),
@@ -155,7 +156,7 @@ class ClusterPlan:
     def verdict(
         self, document: Mapping[str, Any], observations: Mapping[str, Mapping[str, Any] | None] | None = None
     ) -> dict[str, Any]:
-        """A benchmark's result document beside this plan; `observations` of the hosts tell why it is slow."""
+        """Evaluate a benchmark's result document against this plan; `observations` of the hosts explain a slow one."""
         served = self.assessment.served
         rails = served.hardware["fabric"].get("rails") if served else None
         return evaluate(
@@ -175,10 +176,10 @@ def plan_cluster(
     files: Mapping[str, str] | None = None,
     errors: PlanErrors | None = None,
 ) -> ClusterPlan:
-    """A plan for every host, or for every host nothing to do and all errors.
+    """Return a plan for every host; with errors, the errors and an empty plan for every host.
 
-    `config` is the config.json the intent names, `files` the keys and locks it names, and `errors` what
-    was found wrong before.
+    `config` is the config.json the intent names, `files` the keys and locks it names, and `errors` the errors found
+    before.
     """
     errors = PlanErrors() if errors is None else errors
     missing_inputs = PlanErrors()
@@ -240,7 +241,7 @@ def plan_cluster(
 
 
 def _installs(resolved: ResolvedIntent) -> bool | None:
-    """Whether the operator has any host's driver installed; None where that is left to the stack."""
+    """Whether the operator has the driver installed on any host; None leaves it to the stack."""
     given = {
         host.variables["nvidia_driver_policy"] for host in resolved.hosts if "nvidia_driver_policy" in host.variables
     }
@@ -268,7 +269,7 @@ def refused(
     assessment: Assessment | None = None,
     launched: Mapping[str, Sequence[Command]] | None = None,
 ) -> ClusterPlan:
-    """Nothing to do, and why; what could be worked out is shown."""
+    """Return a plan with nothing to do and its errors, plus whatever could be computed."""
     assessment = assessment or Assessment()
     cluster = _cluster(hosts, decided, assessment)
     plans: dict[str, Plan] = {
@@ -322,7 +323,7 @@ def _cluster(hosts: Sequence[HostIntent], decided: ClusterIntent | None, assessm
 
 
 def _reach(host: HostIntent) -> dict[str, Any]:
-    """How Ansible reaches the host; what is None is left to SSH."""
+    """Return how Ansible reaches the host; None leaves a value to SSH."""
     return {"address": host.address or host.name, "user": host.user, "port": host.port}
 
 
@@ -388,7 +389,7 @@ def _host_plans(
             plan["observe"] = {
                 role: one.request if one.state else leftover_request(role) for role, one in wanted[name].items()
             }
-            # Which ports there are, and what is behind them, is known once a host was looked at.
+            # Which ports exist, and what is behind them, is known only after the host has been observed.
             ports = port_request(resolved, plan["desired"]["fabric_network"])
             plan["observe"]["fabric_network"] = {**plan["observe"]["fabric_network"], "fabric": ports}
     return plans, launched
@@ -396,7 +397,7 @@ def _host_plans(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What a role wants of hosts that give it the same variables; nobody may change it."""
+    """The desired state of a role, shared by the hosts that give it the same variables; it must not be modified."""
 
     role: str
     variables: Mapping[str, Any]
@@ -404,7 +405,7 @@ class _Wanted:
 
     @functools.cached_property
     def request(self) -> dict[str, Any]:
-        """What has to be read of such a host."""
+        """The observation request for such a host."""
         return observation_request(self.role, self.variables, self.state)
 
 
@@ -415,9 +416,9 @@ def _wanted(
     known: dict[str, _Wanted],
     errors: PlanErrors,
 ) -> dict[str, _Wanted]:
-    """What each role wants of the host; nothing of a role that has nothing to do there.
+    """Return the desired state of each role on the host; empty for a role that has nothing to do there.
 
-    `known` is what was worked out for hosts before: most roles get the same variables on all of them.
+    `known` caches the states of earlier hosts: most roles get the same variables on all of them.
     """
     wanted = {role: _Wanted(role, {}, {}) for role in ROLES}
     for role in ROLES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything the planner knows beside the intent: the catalog, the roles' interfaces, and the engines' flags."""
+"""Everything the planner knows besides the intent: the catalog, the roles' interfaces, and the engines' flags."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Known = TypeVar("Known")
 
 @dataclass(frozen=True)
 class PlannerContext:
-    """What is known."""
+    """The planner's knowledge, loaded once."""
 
     catalog: Catalog
     roles: Mapping[str, RoleInterface] = field(default_factory=dict)
@@ -44,11 +44,11 @@ class PlannerContext:
     schemas: Sequence[str] = ()
     """Engines whose flags are known, as vllm==0.32.0."""
     schema: Callable[[str, str], EngineSchema | None] = lambda *_: None
-    """The flags of one of them; a schema is read only when it is asked for, for it is large."""
+    """Load the flags of one engine version; called on demand, as a schema is large."""
     settings: Callable[[str, str], SettingsSchema | None] = lambda *_: None
-    """The keys of the settings file of one of them; None where it has no such file, or the catalog does not know it."""
+    """Load the keys of an engine version's settings file; None if it has no such file or is not in the catalog."""
     ranges: Callable[[], Mapping[str, Meaningful]] = dict
-    """What the number of a flag can mean, by the flag's name."""
+    """Load the meaningful numbers of flags, by the flag's name."""
     caches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By engine, where it keeps what it compiles: variables with places below one directory."""
     containers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class PlannerContext:
 
 
 def load_planner_context(directories: Iterable[str | Path], roles: Mapping[str, RoleInterface]) -> PlannerContext:
-    """Everything under these catalog directories, earlier ones first. Raises CatalogError with all that is wrong."""
+    """Load everything from these catalog directories, earlier ones first. Raises CatalogError with all problems."""
     places = [Path(directory) for directory in directories]
     engines = [place / "engines" for place in places]
     problems: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the hosts of an inventory to the plan: reads the files the plan needs, then leaves it to the pure planner."""
+"""Plan the hosts of an inventory: read the files that the plan needs, then call the pure planner."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ERRORS = {
 }
 
 _LONGEST_KEY = 200_000
-"""Bytes of a key file; the largest keyrings of distributions are smaller."""
+"""Largest key file, in bytes; the keyrings of distributions are smaller."""
 _LONGEST_LOCK = 10_000_000
 
 
@@ -45,10 +45,10 @@ def plan_hosts(
     groups: Mapping[str, Sequence[str]] | None = None,
     sources: Iterable[str] = (),
 ) -> ClusterPlan:
-    """The plan of these hosts, or the errors. Reads catalog, roles, config.json and keys; contacts no host.
+    """Return the plan of these hosts, or its errors. Reads catalog, roles, config.json and keys; contacts no host.
 
-    `stack` is planned instead of the one in the intent; `groups` are those of the inventory with their hosts, `sources`
-    its files and directories.
+    `stack` replaces the stack of the intent; `groups` are the inventory's groups with their hosts, `sources` its files
+    and directories.
     """
     if stack is not None:
         hosts = [dataclasses.replace(host, intent={**host.intent, "firstlight_stack": stack}) for host in hosts]
@@ -56,7 +56,7 @@ def plan_hosts(
     sources = tuple(sources)
     check_repeated_keys(sources, errors)
     if errors:
-        return refused((), errors)  # which of the two is meant decides what else is wrong
+        return refused((), errors)  # which of the two is meant decides what else is invalid
     check_groups(groups or (), errors)
     check_variable_files(_variable_files(sources), groups or {}, errors)
     if not hosts:
@@ -95,7 +95,7 @@ def plan_hosts(
 
 
 def _variable_files(sources: Iterable[str]) -> list[Path]:
-    """What lies where Ansible looks for variables of groups and hosts: files and directories of files."""
+    """Return the variable files of groups and hosts, or directories of such files, where Ansible looks for them."""
     found: list[Path] = []
     for source in (Path(source) for source in sources if "," not in source):
         directory = source if source.is_dir() else source.parent
@@ -110,7 +110,7 @@ def _stack(intent: Mapping[str, Any], planner_context: PlannerContext) -> Mappin
 
 
 def catalog_directories(intent: Mapping[str, Any], errors: PlanErrors) -> list[str]:
-    """Where catalog entries are looked for, the site's own first."""
+    """Return the catalog directories, the site's own first."""
     site = intent.get("firstlight_catalog") or []
     if not isinstance(site, (list, tuple)):
         errors.add(
@@ -124,7 +124,7 @@ def catalog_directories(intent: Mapping[str, Any], errors: PlanErrors) -> list[s
 
 
 def _keys(intent: Mapping[str, Any], errors: PlanErrors) -> dict[str, str]:
-    """The keys in the files that the intent names."""
+    """Return the content of the key files that the intent names."""
     found: dict[str, str] = {}
     for name in key_files(intent):
         data, reason = _read_bytes(Path(name).expanduser(), _LONGEST_KEY)
@@ -146,7 +146,7 @@ def _keys(intent: Mapping[str, Any], errors: PlanErrors) -> dict[str, str]:
 def _locks(
     hosts: Sequence[HostIntent], stack: Mapping[str, Any], directories: Sequence[str], errors: PlanErrors
 ) -> dict[str, str]:
-    """The lock of the stack's virtual environment, out of the catalog's locks, and those the operator names."""
+    """Return the lock of the stack's virtual environment, from the catalog, and those that the operator names."""
     found: dict[str, str] = {}
     own = (stack.get("venv") or {}).get("lock")
     wanted = {str(own): _lock_path(str(own), directories)} if own else {}
@@ -167,7 +167,7 @@ def _locks(
 def _recipe_lock(
     intent: Mapping[str, Any], planner_context: PlannerContext, directories: Sequence[str], errors: PlanErrors
 ) -> dict[str, str]:
-    """The lock of the recipe that the image is built from, out of the catalog's locks."""
+    """Return the lock of the recipe that the image is built from, from the catalog."""
     recipe = planner_context.catalog["recipes"].get(recipe_name(intent, _stack(intent, planner_context)))
     if recipe is None:
         return {}
@@ -184,7 +184,7 @@ def _recipe_lock(
 
 
 def _ray_locks(stack: Mapping[str, Any], directories: Sequence[str], errors: PlanErrors) -> dict[str, str]:
-    """The locks of the layer with Ray, out of the catalog's locks."""
+    """Return the locks of the Ray layer, from the catalog."""
     found: dict[str, str] = {}
     for name in map(str, filter(None, ((stack.get("ray") or {}).get("locks") or {}).values())):
         found[name], reason = _read(_lock_path(name, directories), _LONGEST_LOCK)
@@ -199,7 +199,7 @@ def _ray_locks(stack: Mapping[str, Any], directories: Sequence[str], errors: Pla
 
 
 def _lock_path(name: str, directories: Sequence[str]) -> Path:
-    """Where a lock of the catalog is, the site's own first."""
+    """Return the path of a catalog lock, preferring the site's own."""
     listed = [Path(directory) / "locks" / name for directory in directories]
     return next((path for path in listed if path.is_file()), listed[-1])
 
@@ -209,7 +209,7 @@ def _is_path(value: Any) -> bool:
 
 
 def _read(path: Path, most: int) -> tuple[str, str]:
-    """A file's text, and why it has none."""
+    """Return a file's text, and the reason if it cannot be read."""
     data, reason = _read_bytes(path, most)
     try:
         return data.decode("ascii"), reason
@@ -218,7 +218,7 @@ def _read(path: Path, most: int) -> tuple[str, str]:
 
 
 def _read_bytes(path: Path, most: int) -> tuple[bytes, str]:
-    """A file's content, and why it has none."""
+    """Return a file's content, and the reason if it cannot be read."""
     try:
         with path.open("rb") as stream:
             data = stream.read(most + 1)
@@ -228,7 +228,7 @@ def _read_bytes(path: Path, most: int) -> tuple[bytes, str]:
 
 
 def _config(intent: Mapping[str, Any], errors: PlanErrors) -> Mapping[str, Any] | None:
-    """The config.json the intent names, if it names one."""
+    """Return the config.json that the intent names, if any."""
     path = intent.get("firstlight_model_config")
     if path is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the variables that Ansible has of the hosts to the plan: one way for `firstlight plan` and the action `plan`."""
+"""Turn Ansible's host variables into a plan, the same way for `firstlight plan` and the action `plan`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VAULT_REMEDY = (
 )
 
 LONGEST = 300
-"""Characters of a reason; Ansible's own may quote half a file."""
+"""Longest reason, in characters; Ansible's own may quote half a file."""
 
 _USERS = ("ansible_user", "ansible_ssh_user")
 _PORTS = ("ansible_port", "ansible_ssh_port")
@@ -38,7 +38,7 @@ _ADDRESSES = ("ansible_host", "ansible_ssh_host")
 
 @dataclass(frozen=True)
 class Source:
-    """A host as Ansible knows it: `names` are those of its variables, and `value` gives one of them, templated."""
+    """A host as Ansible knows it: `names` are its variable names, and `value` returns the templated value of one."""
 
     name: str
     groups: Collection[str]
@@ -48,7 +48,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is planned in place of what the inventory says."""
+    """What is planned instead of the inventory's own settings."""
 
     stack: str | None = None
     model: str | None = None
@@ -57,7 +57,7 @@ class Asked:
 
 
 def asked_by_variables(sources: Sequence[Source]) -> Asked:
-    """What -e plan_stack=NAME, plan_model=NAME and plan_serving={...} ask for, as playbooks/plan.yml takes them."""
+    """Return what -e plan_stack=NAME, plan_model=NAME and plan_serving={...} request, as in playbooks/plan.yml."""
 
     def given(name: str) -> Any:
         return (sources[0].value(name) if sources and name in sources[0].names else None) or None
@@ -77,7 +77,7 @@ def plan_sources(
     groups: Mapping[str, Sequence[str]] | None = None,
     files: Iterable[str] = (),
 ) -> ClusterPlan:
-    """The plan of these hosts, or the errors; what is asked for stands in place of the inventory's.
+    """Return the plan of these hosts, or its errors; `asked` overrides the inventory.
 
     `groups` are all groups of the inventory with their hosts, `files` its files and directories.
     """
@@ -94,7 +94,7 @@ def plan_sources(
 
 
 def read_hosts(sources: Iterable[Source], roles: Iterable[str], errors: PlanErrors) -> list[HostIntent]:
-    """The intent of every host; a variable that cannot be read is refused once, with all hosts that have it."""
+    """Read the intent of every host; an unreadable variable is refused once, with all hosts that have it."""
     prefixes = tuple(roles)
     unread: dict[tuple[str, str], list[str]] = {}
 
@@ -140,7 +140,7 @@ def read_hosts(sources: Iterable[Source], roles: Iterable[str], errors: PlanErro
 def _reached(
     host: HostIntent, names: Collection[Any], value: Callable[[str], Any], default_user: Any, default_port: Any
 ) -> HostIntent:
-    """The host with address, account and port as Ansible would use them, ansible.cfg and older names included."""
+    """Return the host with the address, account and port Ansible would use, including ansible.cfg and older names."""
 
     def first(listed: Iterable[str]) -> Any:
         return next((value(name) for name in listed if name in names), None)
@@ -157,7 +157,7 @@ def _reached(
 
 
 def is_vault_error(error: BaseException) -> bool:
-    """Whether a value could not be decrypted, however deep that stands in the chain of causes."""
+    """Whether a value could not be decrypted, however deep that is in the chain of causes."""
     return any(
         isinstance(one, AnsibleVaultError) or getattr(one, "context", None) == "vault" or "undecryptable" in str(one)
         for one in causes(error)
@@ -165,13 +165,13 @@ def is_vault_error(error: BaseException) -> bool:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it came from."""
+    """Yield an error and its chain of causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def short_reason(error: BaseException | None) -> str:
-    """What an error says, on one line."""
+    """Return an error's message on one line, shortened."""
     text = " ".join(str(error).split())
     return text if len(text) <= LONGEST else text[:LONGEST] + "..."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and checking an intent: everything that is decided once, for the whole cluster."""
+"""Read and check an intent: everything that is decided once, for the whole cluster."""
 
 from __future__ import annotations
 
@@ -80,35 +80,35 @@ class ClusterIntent:
     model: Mapping[str, Any] | None
     fabric: Fabric
     image: str
-    """By its digest; built where there is a `recipe`."""
+    """The image by its digest; built where there is a `recipe`."""
     revision: str
     serving: Serving
     price: float | None
     intent: Mapping[str, Any]
     notes: tuple[str, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)
-    """Where each role that installs packages has them from; empty is from the host's own sources."""
+    """Package source of each role that installs packages; a role without one uses the host's own sources."""
     runtime_sources: Sequence[Source] = ()
-    """The same of the container runtime, whose packages come from several: each with its name and its packages."""
+    """Package sources of the container runtime, which may be several: each with its name and its packages."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Keys and locks by the names they have in the intent or the stack."""
     power: Mapping[str, Any] = field(default_factory=dict)
-    """What there is of power, W; and by rack, where the hosts have one."""
+    """The power budget in W, and the budgets by rack, where the hosts have one."""
     firewall: FirewallIntent | None = None
-    """What is opened beside what the plan opens; None where nothing is said of it, as of the next two."""
+    """What is opened besides the plan's own openings; None where it is not set, as for the next two."""
     endpoint: Endpoint | None = None
-    """The address clients ask."""
+    """The endpoint for clients."""
     monitoring: Monitoring | None = None
     """Who may read the metrics of the hosts."""
     targets: Mapping[str, float] = field(default_factory=dict)
-    """What the service is held against, by the names in firstlight_targets; empty where nothing is set."""
+    """The service's targets, by the names in firstlight_targets; empty where nothing is set."""
     recipe: Recipe | None = None
     """What the image is built from on the head; None where it is pulled or loaded."""
 
 
 @dataclass(frozen=True)
 class ResolvedIntent(ClusterIntent):
-    """The same with every part there: what a host's plan is made from."""
+    """A cluster intent with every part present: what a host's plan is made from."""
 
     head: HostIntent
     hardware: Mapping[str, Any]
@@ -116,7 +116,7 @@ class ResolvedIntent(ClusterIntent):
     model: Mapping[str, Any]
 
     def number_of(self, host: HostIntent) -> int:
-        """The place of a host in the inventory."""
+        """Return the place of a host in the inventory."""
         return self._numbers[host.name]
 
     @functools.cached_property
@@ -125,7 +125,7 @@ class ResolvedIntent(ClusterIntent):
 
 
 def resolve_intent(decided: ClusterIntent) -> ResolvedIntent | None:
-    """The intent when none of its parts is missing."""
+    """Return the resolved intent, or None if a part is missing."""
     parts = vars(decided)
     return (
         ResolvedIntent(**parts)
@@ -184,7 +184,7 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], errors:
 
 
 def _check_values(intent: Mapping[str, Any], errors: PlanErrors) -> None:
-    """Refuse single values of another kind than who reads them takes."""
+    """Refuse single values of an invalid type or form."""
     takes: dict[str, tuple[Callable[[str], bool], str]] = {
         "firstlight_full": (lambda text: text.lower() in TRUTH, "true or false"),
         "firstlight_bench_now": (lambda text: text.lower() in TRUTH, "true or false"),
@@ -216,9 +216,9 @@ def choose(
     missing_inputs: PlanErrors,
     files: Mapping[str, str] | None = None,
 ) -> ClusterIntent:
-    """Everything the intent decides. `config` is the config.json the intent names, if any, `files` its keys and locks.
+    """Decide everything the intent covers. `config` is the config.json it names, if any, `files` its keys and locks.
 
-    `missing_inputs` are what only the operator knows: the plan is right without them, but nothing can be run.
+    `missing_inputs` collects what only the operator knows: the plan is valid without it, but nothing can be run.
     """
     heads = [host for host in hosts if host.is_head]
     if len(heads) != 1:
@@ -306,7 +306,7 @@ def _sources(
     errors: PlanErrors,
     missing_inputs: PlanErrors,
 ) -> tuple[dict[str, Source], list[Source]]:
-    """The sources that are really used, by role and of the container runtime: a driver only verified needs none."""
+    """Return the package sources in use, by role and for the container runtime; a driver only verified needs none."""
     replaced = read_replacements(intent, known, keys, errors)
     if stack is None or hardware is None:
         return {}, []
@@ -316,7 +316,7 @@ def _sources(
         "nvidia_driver": driver.get("source") if driver.get("packages") and "install" in policies else None,
         "cuda_toolkit": cuda.get("source") if cuda.get("packages") else None,
     }
-    # One that the operator names for a role by itself is for the role to check.
+    # A source that the operator sets for a role directly is for the role to check.
     mine = {role for role in named if all(f"{role}_source" in host.variables for host in hosts)}
 
     def found(name: str) -> Source:
@@ -330,7 +330,7 @@ def _sources(
 
 
 def _runtime_sources(stack: Mapping[str, Any], found: Callable[[str], Source]) -> list[Source]:
-    """The sources of the container runtime that are not the host's own, each with the packages that come from it."""
+    """Return the container runtime's sources other than the host's own, each with the packages that come from it."""
     pinned = {str(name) for name, version in stack["packages"].items() if version}
     packages: dict[str, list[str]] = {}
     for package, source in sorted((stack.get("package_sources") or {}).items()):

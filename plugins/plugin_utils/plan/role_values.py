@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the values that an inventory gives roles are of the kind their argument specifications ask for.
+"""Check the role variables of an inventory against the types in the roles' argument specifications.
 
-Ansible compares them when a role starts, which is after the first hosts were changed.
+Ansible validates them only when a role starts, by which time the first hosts have been changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS = {
 
 
 def check_role_values(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], errors: PlanErrors) -> None:
-    """Refuse every value that the role would refuse; one that several hosts share, once."""
+    """Refuse every value that the role would refuse; one that several hosts share is reported once."""
     options = {name: option for role in roles.values() for name, option in role.options.items()}
     seen: set[tuple[str, str]] = set()
     for host in hosts:
@@ -51,7 +51,7 @@ def check_role_values(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInter
 
 
 def _wrong(where: str, value: Any, option: Option) -> Iterator[tuple[str, str, str, str]]:
-    """What is wrong with a value: where, what was found, the rule, and what to do."""
+    """Yield each problem of a value: where, what was found, the rule, and the remedy."""
     kind = str(option.get("type") or "str")
     if kind == "raw":
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan sets for each role, under the role's own variable names; the operator's own settings win."""
+"""The variables that the plan sets for each role, under the role's own names; the operator's own settings win."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _EVALUATED = {
     "supervisor_weights_bytes": "firstlight_model",
     "supervisor_compile_cache": "firstlight_serving.compile_cache",
 }
-"""Role variables that a plan checks as a whole: set beside it, they would pass by every check."""
+"""Role variables that a plan checks as a whole: set directly, they would bypass every check."""
 
 _SHARED_SECRETS = ("ray_cluster_token",)
 """Secrets that must not differ between the hosts of a cluster."""
@@ -110,7 +110,7 @@ ERRORS = {
 
 
 def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleInterface], errors: PlanErrors) -> None:
-    """Refuse what no role knows, and what may not differ between hosts but does."""
+    """Refuse variables that no role knows, and variables that must not differ between hosts but do."""
     for role, interface in roles.items():
         known = {*interface.variables, *interface.defaults}
         if not known:
@@ -151,7 +151,7 @@ def check_role_variables(hosts: Sequence[HostIntent], roles: Mapping[str, RoleIn
 
 
 def node_of(resolved: ResolvedIntent, index: int) -> dict[str, Any]:
-    """How the other ranks reach the host at `index`: over the first rail, or not at all where there is one host."""
+    """Return how other ranks reach the host at `index`: over the first rail, or by loopback without a fabric."""
     ports = paper_ports(resolved.fabric, index)
     return {
         "address": _bare(ports[0]["address"]) if ports else "127.0.0.1",
@@ -162,7 +162,7 @@ def node_of(resolved: ResolvedIntent, index: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What the catalog knows of the engine beside its flags."""
+    """What the catalog knows about the engine besides its flags."""
 
     caches: Mapping[str, str]
     """Where it keeps what it compiles."""
@@ -172,7 +172,7 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class SharedFacts:
-    """What the variables of every host have of all hosts: made once, for it is as long as the cluster is large."""
+    """The data on all hosts that each host's variables contain: built once, as it grows with the cluster."""
 
     nodes: Sequence[dict[str, Any]]
     """How ranks reach each host, in the inventory's order."""
@@ -181,11 +181,11 @@ class SharedFacts:
     peers: Sequence[dict[str, Any]]
     """Every address of the fabric, with its host."""
     evaluated: dict[str, Any]
-    """What the GPUs of all hosts are evaluated by."""
+    """The profile that the GPUs of all hosts are evaluated against."""
 
 
 def shared_facts(resolved: ResolvedIntent, nodes: Sequence[dict[str, Any]]) -> SharedFacts:
-    """The facts of these hosts; `nodes` has them on the fabric, in order."""
+    """Build the shared facts of these hosts; `nodes` holds their places on the fabric, in order."""
     addresses = {host.name: str(node["address"]) for host, node in zip(resolved.hosts, nodes, strict=True)}
     return SharedFacts(
         nodes=nodes,
@@ -207,9 +207,9 @@ def role_variables(
     engine: EngineFacts,
     shared: SharedFacts,
 ) -> dict[str, dict[str, Any] | None]:
-    """Every role's complete variables on a host: its defaults, over them the plan's, over them the operator's.
+    """Return every role's complete variables on a host: defaults, overridden by the plan's, then by the operator's.
 
-    `limits` is how long a start may take, `engine` what is known of it.
+    `limits` is how long a start may take, `engine` what is known about the engine.
     """
     host = resolved.hosts[number]
 
@@ -247,7 +247,7 @@ def role_variables(
     server = server_variables(resolved, host, nodes, reference, directory, more)
     serves: dict[str, dict[str, Any] | None] = {}
     for role, planned in (("ray_cluster", ray), ("inference_server", server)):
-        # The operator's own variables for the ranks are added to those of the fabric, not put in their place.
+        # The operator's own variables for the ranks are merged with those of the fabric instead of replacing them.
         environment = f"{role}_environment"
         serves[role] = planned and merged(role, planned) | {environment: planned[environment]}
     if serves["ray_cluster"] and serves["inference_server"]:
@@ -296,7 +296,7 @@ def role_variables(
 
 
 def _burn_in(resolved: ResolvedIntent, image: str, venv: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the GPUs are tried with: what will serve on them; and the power that there is."""
+    """Return what the burn-in tests the GPUs with, which is what will serve on them, and the power budget."""
     runs_in_venv = resolved.serving.runtime == "venv"
     engine = _of_venv(venv)
     return {
@@ -308,7 +308,7 @@ def _burn_in(resolved: ResolvedIntent, image: str, venv: Mapping[str, Any] | Non
 
 
 def _tuning(hardware: Mapping[str, Any], host: HostIntent) -> dict[str, Any]:
-    """What of the tuning follows from the hardware and from who logs in.
+    """Return the tuning that follows from the hardware and from the login account.
 
     Memory that the GPU shares needs a guard, as the kernel's own does not see the GPU's part, and keeps its swap: that
     is where the small processes go while a model loads, and the guard acts before it is full. Where GPUs have memory of
@@ -324,7 +324,7 @@ def _tuning(hardware: Mapping[str, Any], host: HostIntent) -> dict[str, Any]:
 
 
 def _of_venv(venv: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How the server runs out of an environment; its lock is named, so that another one starts the server anew."""
+    """Return how the server runs from a virtual environment; a changed lock digest restarts the server."""
     if venv is None:
         return {}
     text = str(venv.get("engine_venv_lock_text") or "")
@@ -336,7 +336,7 @@ def _of_venv(venv: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _if_set(name: str, value: Any) -> dict[str, Any]:
-    """A variable only where there is a value for it; else the role's default stays."""
+    """Set a variable only where there is a value for it; otherwise the role's default stays."""
     return {} if value is None else {name: value}
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each role wants of a host, as a pure function of the role's own variables.
+"""The desired state of each role, as a pure function of the role's own variables.
 
-One module a role, each with `desired(variables)`; they are looked up by name here so that filters, the
-planner and the tests all ask in one place. Modules on the target are handed the finished state.
+There is one module per role, each with `desired(variables)`; they are looked up by name here, so that filters, the
+planner and the tests use a single entry point. Modules on the target receive the finished state.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ ROLES = tuple(_PACKAGES)
 
 
 def desired_state(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The state `role` converges a host to, given its full variables."""
+    """Return the state that `role` converges a host to, given its full variables."""
     state: dict[str, Any] = _module(role).desired(variables)
     return state
 
 
 def observation_request(role: str, variables: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything the role may want of a host before it is known what host that is: what one observation has to read.
+    """Return everything that a single observation has to read for the role, before the host's specifics are known.
 
-    `state` is what it wants of any host with these variables.
+    `state` is the desired state of any host with these variables.
     """
     module = _module(role)
     request = dict(state)
@@ -54,7 +54,7 @@ def observation_request(role: str, variables: Mapping[str, Any], state: Mapping[
 
 
 def host_state(role: str, variables: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, Any]:
-    """The state `role` wants of the host that was observed: what depends on its NVSwitches or its kernel is in it."""
+    """Return the desired state of the observed host, including what depends on its NVSwitches or its kernel."""
     module = _module(role)
     host = module.read_host(observation) if hasattr(module, "read_host") else None
     return desired_state(role, variables if host is None else {**variables, module.HOST_VARIABLE: host})

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured of a plan, and what is expected."""
+"""The benchmark part of a plan: what is measured, and what is expected."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster as those see it who measure or ask it: its plans, its server, and where the results are kept."""
+"""A cluster as benchmarks and clients see it: its plans, its server, and where results are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Plans = dict[str, Mapping[str, Any]]
 
 
 def plans_of(variables: Mapping[str, Any], name: str = "firstlight_plan") -> Plans:
-    """The plan of every host, in the plan's own order, out of the variable that has it."""
+    """Return the plans of all hosts, in the plan's own order, from the variable that holds them."""
     hostvars = variables["hostvars"]
     own = hostvars[variables["inventory_hostname"]][name]
     return {host: hostvars[host][name] for host in own["cluster"]["hosts"]}
@@ -31,25 +31,25 @@ def head_of(plans: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def sources_of(variables: Mapping[str, Any]) -> list[str]:
-    """The inventories."""
+    """Return the inventory sources of the run."""
     return [str(one) for one in variables.get("ansible_inventory_sources") or ()]
 
 
 def cluster_of(plans: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
-    """What the cluster is called on the controller."""
+    """Return the name of the cluster on the controller."""
     front = plans[head_of(plans)]["roles"].get("endpoint") or {}
     return str(front.get("endpoint_cluster") or "") or cluster_name(sources_of(variables))
 
 
 def catalogs_of(variables: Mapping[str, Any]) -> list[str]:
-    """The catalogs, the site's own first."""
-    # Of the host's own variables: those of a task still have their templates in them.
+    """Return the catalog directories, the site's own first."""
+    # Read from hostvars: the variables of a task still contain unrendered templates.
     listed = variables["hostvars"][variables["inventory_hostname"]].get("firstlight_catalog")
     return catalog_directories({"firstlight_catalog": listed} if listed else {}, PlanErrors())
 
 
 def server_url(plan: Mapping[str, Any]) -> str:
-    """Where the head's server is asked on the head."""
+    """Return the URL at which the head reaches its own server."""
     server = plan["roles"]["inference_server"]
     listen = str(server["inference_server_listen"])
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)  # noqa: S104 - recognised, not bound
@@ -57,14 +57,14 @@ def server_url(plan: Mapping[str, Any]) -> str:
 
 
 def write_document(path: str | Path, document: Mapping[str, Any]) -> None:
-    """For its owner alone, as a whole or not at all."""
+    """Write a document atomically, readable by its owner only."""
     place = Path(path)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_file(str(place), json.dumps(document, indent=1) + "\n", 0o600)
 
 
 def unusable_place(error: OSError, results: str) -> str:
-    """What an operator is told of a place where results cannot be kept or read."""
+    """Return the error message for a directory or file in which results cannot be kept or read."""
     return (
         f"{error.filename} cannot be used ({error.strerror}), expected a place of your own for the {results}, or the "
         "file that you named: correct it"
@@ -76,5 +76,5 @@ def now() -> datetime.datetime:
 
 
 def run_name(moment: datetime.datetime) -> str:
-    """What a run is called that began then."""
+    """Return the name of a run that began at this moment."""
     return f"{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of benchmarks: which workloads are measured, which of them gate, and when."""
+"""Read the benchmark part of an intent: which workloads are measured, which of them gate, and when."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ MOST_REPEATS = 100
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured."""
+    """The benchmarks to run."""
 
     workloads: tuple[Workload, ...]
     gate: tuple[str, ...] = ()
-    """Those of them that must pass."""
+    """The workloads that must pass."""
     repeats: int | None = None
-    """Runs of every point; None: as the workload says."""
+    """Runs of every point; None leaves it to the workload."""
     after_bring_up: bool = False
 
 
 def read_bench(
     intent: Mapping[str, Any], known: Mapping[str, Workload], context: int | None, errors: PlanErrors
 ) -> Bench | None:
-    """What firstlight_bench says, with an error for each value that cannot be used; None where nothing is asked for.
+    """Read firstlight_bench and report an error for each invalid value; None where no benchmark is asked for.
 
-    firstlight_bench_now asks a bring-up to measure whatever the inventory says of it.
+    firstlight_bench_now makes a bring-up measure, whatever the inventory says about it.
     """
     now = TRUTH.get(str(intent.get("firstlight_bench_now")).lower(), False)
     if intent.get("firstlight_bench") is None and not now:
@@ -70,7 +70,7 @@ def read_bench(
 
 
 def _names(value: object, key: str, known: Mapping[str, Workload], errors: PlanErrors) -> list[str]:
-    """The workloads of a list, each once; those that the catalog does not have are refused."""
+    """Return the workloads of a list without duplicates; those that the catalog does not have are refused."""
     if value is None:
         return []
     if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):

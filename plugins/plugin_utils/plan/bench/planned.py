@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would be measured of a plan, with what it expects of every point."""
+"""The benchmarks of a plan, with the expected figures of every point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.bench.inte
 
 
 def bench_document(bench: Bench, served: Served | None) -> dict[str, Any]:
-    """The plan's part on benchmarks."""
+    """Return the benchmark section of the plan document."""
     return {
         "after_bring_up": bench.after_bring_up,
         "repeats": bench.repeats,

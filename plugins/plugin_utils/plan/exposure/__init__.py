@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is open to others: the endpoint, the metrics page, and the firewall in front of them."""
+"""What is reachable from outside: the endpoint, the metrics page, and the firewall in front of them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address clients ask: nginx with TLS, keys and limits before the engine."""
+"""The endpoint for clients: nginx with TLS, keys and limits in front of the engine."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.descript
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 IN_MEMORY = r"^:[0-9]{0,5}$"
-"""Transfer-Encoding and Content-Length of a request that stays in memory: it has no body, or says that it is short."""
+"""Transfer-Encoding and Content-Length of a request that stays in memory: it has no body, or declares a short one."""
 _HEALTH_RATE = 600
-"""Requests a minute and address that need no key: they are a load balancer's, or somebody's who has none."""
+"""Requests per minute and address on the path that needs no key: load balancers use it, but so can anybody else."""
 
 DEFAULTS: dict[str, Any] = {
     "endpoint_listen": "127.0.0.1",
@@ -58,11 +58,11 @@ DEFAULTS: dict[str, Any] = {
     "endpoint_status_port": 8480,
     "endpoint_packages": {"nginx": None, "openssl": None},
 }
-"""What the role's defaults say too, for a plan that leaves them out."""
+"""Mirror the role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The packages, the configuration, the secrets' files and the unit."""
+    """Return the desired packages, configuration, secret files and unit."""
     settings = {**DEFAULTS, **variables}
     keys = read_keys(settings["endpoint_keys"], 0)
     secrets = [KEY_MAP_PATH, UPSTREAM_PATH, SERVER_PEM_PATH, *(f"{KEYS_DIRECTORY}/{key.name}" for key in keys)]
@@ -79,7 +79,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def configuration(settings: Mapping[str, Any]) -> str:
-    """The whole configuration. It holds no secret: those are in files of their own, which only root can read."""
+    """Render the nginx configuration. It holds no secret: those are in separate files that only root can read."""
 
     def number(name: str, least: int, most: int) -> int:
         return check_number(f"endpoint_{name}", settings[f"endpoint_{name}"], least, most)
@@ -129,7 +129,7 @@ def configuration(settings: Mapping[str, Any]) -> str:
 
 
 def endpoint_unit() -> str:
-    """The unit file."""
+    """Render the systemd unit of the endpoint."""
     return render(
         "endpoint",
         "endpoint.service",
@@ -143,5 +143,5 @@ def endpoint_unit() -> str:
 
 def _place(settings: Mapping[str, Any], port: int) -> str:
     listen = check_address("endpoint_listen", settings["endpoint_listen"])
-    # The wildcard of IPv6 is for everybody, as the engine itself has it.
+    # The IPv6 wildcard serves IPv4 clients too, as it does in the engine.
     return f"[{listen}]:{port}" + (" ipv6only=off" if listen == "::" else "") if ":" in listen else f"{listen}:{port}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of the address clients ask."""
+"""Read the endpoint part of an intent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MOST_RATE = 60_000
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The endpoint as it is wanted; what is None is left to the host's address or the role's default."""
+    """The endpoint as the intent describes it; None leaves a field to the host's address or the role's default."""
 
     enabled: bool = True
     listen: str | None = None
@@ -71,7 +71,7 @@ class Endpoint:
 
 
 def read_endpoint(intent: Mapping[str, Any], errors: PlanErrors) -> Endpoint | None:
-    """The variable firstlight_endpoint, every value checked; None where it is not set."""
+    """Read and validate firstlight_endpoint; None where it is not set."""
     if intent.get("firstlight_endpoint") is None:
         return None
     given = read_mapping(intent, "firstlight_endpoint", ENDPOINT_KEYS, errors)
@@ -129,7 +129,7 @@ def read_endpoint(intent: Mapping[str, Any], errors: PlanErrors) -> Endpoint | N
 
 
 class _Reader:
-    """Reads values of the mapping, and refuses what its check refuses."""
+    """Reads values of the mapping, and records an error for each one that its check rejects."""
 
     def __init__(self, given: Mapping[str, Any], errors: PlanErrors) -> None:
         self._given, self._errors = given, errors
@@ -159,7 +159,7 @@ class _Reader:
         return ""
 
     def keys(self) -> list[Mapping[str, Any]]:
-        """Names, or mappings with a name and a rate; without the key there is one of the name `default`."""
+        """Return names, or mappings with a name and a rate; the default is one key named `default`."""
         listed = self._given.get("keys")
         if listed is None:
             return [{"name": DEFAULT_KEY}]

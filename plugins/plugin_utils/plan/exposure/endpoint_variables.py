@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the endpoint is told: where it listens, what it is called, whom it answers, and where the engine is."""
+"""The variables of role endpoint: listen address, names, clients, and the engine behind it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.descript
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.endpoint_intent import Endpoint
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ResolvedIntent
 
-_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - asked for where the inventory has only a name for the head
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - used where the inventory has only a name for the head
 _WILDCARDS = (_EVERY_ADDRESS, "::")
 
 
 def endpoint_variables(
     host: HostIntent, wanted: Endpoint, roles: Mapping[str, Mapping[str, Any] | None]
 ) -> dict[str, Any] | None:
-    """The variables of role endpoint; None on a host without one. `roles` has what others got."""
+    """Return the variables of role endpoint; None on a host without one. `roles` holds the other roles' variables."""
     server = roles.get("inference_server")
     if not (wanted.enabled and host.is_head and server):
         return None
@@ -44,27 +44,27 @@ def endpoint_variables(
 
 
 def _engine(server: Mapping[str, Any]) -> str:
-    """Where the head itself asks the engine: nobody can connect to a wildcard address."""
+    """Return the URL at which the head reaches the engine: nobody can connect to a wildcard address."""
     listen = str(server["inference_server_listen"])
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)  # noqa: S104 - recognised, not bound
     return f"http://{endpoint(address, int(server['inference_server_port']))}"
 
 
 def listen_of(wanted: Endpoint, head: HostIntent) -> str:
-    """The address it listens on: the one Ansible reaches the head at, where that is an address."""
+    """Return the listen address: the one at which Ansible reaches the head, where that is an IP address."""
     if wanted.listen:
         return wanted.listen
     return head.address if head.address and is_address(head.address) else _EVERY_ADDRESS
 
 
 def _names(wanted: Endpoint, head: HostIntent) -> list[str]:
-    """What clients call it by: the operator's names first, then what the inventory calls the head."""
+    """Return the names clients use: the operator's first, then those the inventory has for the head."""
     inventory = [name for name in (head.address, head.name) if name and "_" not in name and " " not in name]
     return list(dict.fromkeys([*wanted.names, *inventory]))
 
 
 def check_endpoint(resolved: ResolvedIntent, wanted: Endpoint, errors: PlanErrors) -> None:
-    """Refuse an endpoint at the engine's own place."""
+    """Refuse an endpoint that listens on the engine's own address and port."""
     serving, listen = resolved.serving, listen_of(wanted, resolved.head)
     shared = serving.listen == listen or serving.listen in _WILDCARDS or listen in _WILDCARDS
     taken = range(serving.port, serving.port + 1 + (serving.replicas if serving.replicas > 1 else 0))

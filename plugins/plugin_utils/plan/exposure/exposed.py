@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would be open to strangers, which an operator has to accept by name."""
+"""Check what would be open to strangers; an operator has to accept each such exposure by name."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ERRORS = {
 ACCEPTED = "firstlight_exposed_ok"
 HOSTS, ENGINE, PORT = "hosts", "engine", "port"
 _PRIVILEGED = 1024
-"""Below it only root can listen; role host_tuning keeps the kernel at that."""
+"""Only root can bind ports below this; role host_tuning keeps the kernel's limit there."""
 
 
 def check_exposed(decided: ClusterIntent, errors: PlanErrors) -> None:
-    """Refuse what is open to others, unless it is accepted: hosts without a firewall, and the engine's place."""
+    """Refuse hosts without a firewall, and an engine that others can reach or impersonate, unless it is accepted."""
     accepted = decided.intent.get(ACCEPTED)
     if accepted is None:
         accepted = []
@@ -68,7 +68,7 @@ def check_exposed(decided: ClusterIntent, errors: PlanErrors) -> None:
 
 
 def _number(value: Any) -> int:
-    """As the role reads it; what is no number, the role refuses."""
+    """Convert a port as the role does; 0 for an invalid value, which the role refuses."""
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):

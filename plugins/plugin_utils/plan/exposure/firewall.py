@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firewall of a host: one file of rules, the unit that loads it at boot, and the rules in force."""
+"""The desired state of a host's firewall: the rules file, the unit that loads it at boot, and the loaded rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGE = "nftables"
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The rules, in the file and in force. Raises ValueError for settings that no rules can be made of."""
+    """Return the rules, as a file and as loaded. Raises ValueError for settings that cannot be rendered as rules."""
     settings = {**DEFAULTS, **variables}
     firewall = read_firewall(settings)
     if settings["firewall_state"] == "absent":

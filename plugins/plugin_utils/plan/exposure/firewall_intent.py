@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent opens: the hosts are closed to everything else."""
+"""Read the firewall part of an intent: the openings. Everything else is closed."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ PLANNED = ("endpoint", "monitoring")
 
 @dataclass(frozen=True)
 class FirewallIntent:
-    """What the operator opens beside what the plan does."""
+    """What the operator opens in addition to the plan's own openings."""
 
     openings: tuple[Mapping[str, Any], ...] = ()
-    """As role firewall takes them."""
+    """In the form that role firewall takes."""
     ssh_from: tuple[str, ...] = ()
-    """Empty: from anywhere."""
+    """Empty allows SSH from any address."""
     enabled: bool = True
-    """Where it is not, the rules of an earlier run are taken away."""
+    """False removes the rules of an earlier run."""
 
 
 def read_firewall_intent(intent: Mapping[str, Any], errors: PlanErrors) -> FirewallIntent | None:
-    """The openings that can be used, the others are refused; None where firstlight_firewall is not set."""
+    """Read firstlight_firewall, refusing invalid openings; None where it is not set."""
     if intent.get("firstlight_firewall") is None:
         return None
     given = read_mapping(intent, "firstlight_firewall", FIREWALL_KEYS, errors)

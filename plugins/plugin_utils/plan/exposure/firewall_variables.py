@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan sets for the firewall: the fabric and its nodes, and the openings that other parts of it need."""
+"""The variables of role firewall: the fabric and its nodes, and the openings that other parts of the plan need."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def firewall_variables(
     roles: Mapping[str, Variables | None],
     ssh_port: int = SSH_PORT,
 ) -> dict[str, Any]:
-    """The variables of role firewall; `roles` has what others got, `ssh_port` is the one that Ansible comes by.
+    """Return the variables of role firewall; `roles` holds other roles' variables, `ssh_port` the port Ansible uses.
 
-    The ports of Ray, ranks, supervisors and weights are all on the fabric, where nodes are let in as a whole.
+    The ports of Ray, ranks, supervisors and weights are all on the fabric, where nodes may reach every port.
     """
     ports = [rail.expected for rail in resolved.fabric.rails]
     return {
@@ -39,7 +39,7 @@ def firewall_variables(
 
 
 def endpoint_openings(variables: Variables | None) -> list[dict[str, Any]]:
-    """Of an endpoint that others than its own host can reach: for the clients that are named, and nobody else."""
+    """Return the opening for an endpoint that is not on loopback: for the named clients, and nobody else."""
     given = variables or {}
     if not given.get("endpoint_clients") or _is_loopback(given.get("endpoint_listen", "127.0.0.1")):
         return []
@@ -48,7 +48,7 @@ def endpoint_openings(variables: Variables | None) -> list[dict[str, Any]]:
 
 
 def monitoring_openings(variables: Variables | None) -> list[dict[str, Any]]:
-    """Of a page with readings: for the hosts that read it."""
+    """Return the opening for the metrics page: for the monitoring hosts."""
     given = variables or {}
     if not given.get("monitoring_hosts"):
         return []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes a node readable for a monitoring host: one program with one port, and two exporters behind it.
+"""The desired state of monitoring on a node: one program with one port, and two exporters behind it.
 
-The exporters of the node and of the GPUs listen on loopback only. The program passes on what is allowed of them, to the
-hosts that are named and to nobody else (docs/monitoring.md).
+The exporters of the node and of the GPUs listen on loopback only. The program passes on an allowed subset of their
+metrics, to the named hosts and to nobody else (docs/monitoring.md).
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ DEFAULTS: dict[str, Any] = {
     "monitoring_dcgm_archive": "",
     "monitoring_dcgm_port": 9400,
 }
-"""What the role's defaults say too, for a plan that leaves them out."""
+"""Mirror the role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The program, its configuration, the exporters behind it, and their units running."""
+    """Return the program, its configuration, the exporters behind it, and their units running."""
     settings = {**DEFAULTS, **variables}
     document = config(settings)
     running = {"enabled": True, "active": True}
@@ -100,7 +100,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the program of this node reads. Without a monitoring host it listens on loopback, whatever else is said."""
+    """Return the configuration of this node's program. Without a monitoring host it always listens on loopback."""
     hosts = [address(one, "monitoring_hosts") for one in _listed(settings, "monitoring_hosts")]
     listen = address(settings["monitoring_listen"], "monitoring_listen")
     document = {
@@ -122,13 +122,13 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
         **({"targets": wanted} if (wanted := targets(settings["monitoring_targets"], "monitoring_targets")) else {}),
     }
     _check_ports(settings)
-    # The program would refuse it too, but on the host and after everything else.
+    # The program would refuse it too, but only on the host and after everything else.
     parse_settings(document)
     return document
 
 
 def _sources(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pages behind ours, each with the names that are passed on."""
+    """Return the upstream metrics pages, each with the metric prefixes that are passed on."""
 
     def local(name: str, variable: str) -> str:
         return page_url(f"http://{LOOPBACK}:{port(settings[name], name)}/metrics", variable)
@@ -136,7 +136,7 @@ def _sources(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     sources = [_source("node", local("monitoring_node_port", "monitoring_node_port"), NODE_NAMES)]
     engines = [page_url(one, "monitoring_engine_urls") for one in _listed(settings, "monitoring_engine_urls")]
     for url in engines:
-        # Replicas of one model have the same names and labels; their ports tell them apart.
+        # Replicas of one model expose the same names and labels; the port distinguishes them.
         own = str(urlsplit(url).port)
         name = "engine" if len(engines) == 1 else f"engine-{own}"
         sources.append(_source(name, url, ENGINE_NAMES, {"server": own}))
@@ -193,7 +193,7 @@ def _check_ports(settings: Mapping[str, Any]) -> None:
 
 
 def metrics_unit(argv: Sequence[str], *, firewall: bool) -> str:
-    """The unit of the program."""
+    """Render the systemd unit of the metrics program."""
     return render(
         "monitoring",
         "metrics.service",
@@ -204,7 +204,7 @@ def metrics_unit(argv: Sequence[str], *, firewall: bool) -> str:
 
 
 def node_drop_in(own_port: int) -> str:
-    """What is changed of the unit of the distribution's exporter."""
+    """Render the drop-in for the unit of the distribution's node exporter."""
     argv = [
         "/usr/bin/prometheus-node-exporter",
         f"--web.listen-address={LOOPBACK}:{own_port}",
@@ -214,7 +214,7 @@ def node_drop_in(own_port: int) -> str:
 
 
 def dcgm_unit(image: str, own_port: int) -> str:
-    """The exporter of NVIDIA's GPU manager, in the image that is named, on loopback."""
+    """Render the unit of NVIDIA's DCGM exporter, which runs the given image on loopback."""
     if "@sha256:" not in image:
         raise ValueError(
             f"monitoring_dcgm_image is {image!r}, expected REPOSITORY@sha256:DIGEST: a tag may move to another image"
@@ -228,11 +228,11 @@ def dcgm_unit(image: str, own_port: int) -> str:
         f"--publish={LOOPBACK}:{own_port}:9400",
         "--gpus=all",
         "--cap-drop=ALL",
-        # Else its entry point gives itself a right that it has not got, and ends. Profiling is what it lacks without.
+        # Otherwise its entry point tries to give itself a capability that it lacks, and exits. Only profiling needs it.
         "--env=NO_SETCAP=1",
         "--security-opt=no-new-privileges",
         "--log-driver=local",
-        # Its name on the node: an image out of an archive has no digest of a registry there.
+        # The local name: an image loaded from an archive has no registry digest on the node.
         local_name(image),
     ]
     remove, stop = docker_rm(DCGM_CONTAINER), docker_stop(DCGM_CONTAINER, 10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of monitoring: who may read, and where each host can be read."""
+"""Read the monitoring part of an intent: who may read, and at which address each host is read."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ MONITORING_KEYS = ("enabled", "hosts", "port", "dcgm_image")
 
 @dataclass(frozen=True)
 class Monitoring:
-    """Who may read the pages of the nodes; nobody when there are no hosts."""
+    """Who may read the metrics pages of the nodes; nobody if there are no hosts."""
 
     hosts: tuple[str, ...] = ()
     port: int = int(DEFAULTS["monitoring_port"])
     dcgm_image: str = ""
     enabled: bool = True
-    """Where it is not, what an earlier run brought is taken away."""
+    """False removes what an earlier run installed."""
 
 
 def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], errors: PlanErrors) -> Monitoring | None:
-    """What firstlight_monitoring says, with an error for each value that cannot be used; None where it is not set."""
+    """Read firstlight_monitoring and report an error for each invalid value; None where it is not set."""
     if intent.get("firstlight_monitoring") is None:
         return None
     given = read_mapping(intent, "firstlight_monitoring", MONITORING_KEYS, errors)
@@ -56,7 +56,7 @@ def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], erro
 
 
 def listen_address(host: HostIntent) -> str | None:
-    """Where the page of a host is: its own monitoring_listen, else the address at which Ansible finds it."""
+    """Return the address of a host's page: its own monitoring_listen, else the address that Ansible uses for it."""
     candidates = (host.variables.get("monitoring_listen"), host.address, host.name)
     return next((str(found) for value in candidates if (found := _address(value)) is not None), None)
 

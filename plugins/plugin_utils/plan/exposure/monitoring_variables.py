@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program of metrics of a host is told: what runs there, what is pinned there, and who may read."""
+"""The variables of role monitoring: what runs on a host, which versions are pinned, and who may read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def monitoring_variables(
     node: Mapping[str, Any],
     roles: Mapping[str, Mapping[str, Any] | None],
 ) -> dict[str, Any]:
-    """The variables of role monitoring; `node` is the host on the fabric, `roles` what other roles got."""
+    """Return the variables of role monitoring; `node` is the host on the fabric, `roles` the other roles' variables."""
     listen = listen_address(host)
     return {
         "monitoring_node": host.name,
@@ -45,7 +45,7 @@ def monitoring_variables(
 
 
 def _engines(resolved: ResolvedIntent, host: HostIntent) -> list[str]:
-    """The pages of the servers that answer on this host: where its supervisor asks them."""
+    """Return the metrics URLs of the servers on this host, at the addresses its supervisor probes."""
     if host.name != resolved.head.name:
         return []
     return [f"{group['probe']['url']}/metrics" for group in supervisor_groups(resolved)]
@@ -56,7 +56,7 @@ def _ray(node: Mapping[str, Any]) -> str:
 
 
 def _pins(roles: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str]:
-    """Every package of the stack with its version; one that any version is good for has no pin."""
+    """Return every package of the stack with its pinned version; packages without a pin are left out."""
     found: dict[str, str] = {}
     for role in roles.values():
         for name in _PINNED:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host shows to others: the address clients ask, the page of its metrics, and the firewall that opens both.
+"""The variables of the roles that face outward: endpoint, metrics page, and the firewall that opens both.
 
-Each of them is there where the intent speaks of it.
+Each role is planned only where the intent mentions it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def facing_variables(
     roles: Mapping[str, Mapping[str, Any] | None],
     merged: Callable[[str, Mapping[str, Any]], dict[str, Any]],
 ) -> Roles:
-    """The variables of these roles. `node` is the host on the fabric, `roles` what others got.
+    """Return the variables of these roles. `node` is the host on the fabric, `roles` the other roles' variables.
 
-    `merged` puts a role's defaults below what is planned, and the operator's own above it.
+    `merged` puts a role's defaults below what is planned, and the operator's own values above it.
     """
     found: Roles = {"endpoint": None, "monitoring": None, "firewall": None}
     if resolved.endpoint is not None:
@@ -52,13 +52,13 @@ def facing_variables(
 
 
 def unwanted(resolved: ResolvedIntent) -> list[str]:
-    """Roles whose part of the intent is there to say that they shall be gone; one that is left out says nothing."""
+    """Return the roles that the intent disables explicitly; one that is left out is not among them."""
     parts = {"endpoint": resolved.endpoint, "monitoring": resolved.monitoring, "firewall": resolved.firewall}
     return [role for role, part in parts.items() if part is not None and not part.enabled]
 
 
 def _watched(resolved: ResolvedIntent, found: Roles) -> dict[str, Any]:
-    """What there is to read of the two others."""
+    """Return the certificates and firewall tables of the two other roles that monitoring reads."""
     return {
         "monitoring_certificates": [SERVER_CERTIFICATE_PATH] if found["endpoint"] else [],
         "monitoring_firewall_tables": [TABLE] if resolved.firewall is not None and resolved.firewall.enabled else [],

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of the fabric: a host's number decides its address in every rail's subnet, and nothing else does.
+"""Addresses of the fabric: a host's number alone decides its address in every rail's subnet.
 
-The number is the host's place in the inventory, so a host appended to it never moves the others, or one that the
-inventory gives it, so that racks can be numbered as their owner likes.
+The number is the host's place in the inventory, so that appending a host never moves the others, or a number set in
+the inventory, so that owners can number their racks as they like.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Sequence
 
 FIRST_HOST = 10
-"""Host number of the first host; the ones below stay free for switches and gateways."""
+"""Offset of the first host in a subnet; the addresses below it stay free for switches and gateways."""
 
 
 class AddressingError(ValueError):
@@ -20,13 +20,13 @@ class AddressingError(ValueError):
 
 
 def parse_subnet(text: object) -> ipaddress.IPv4Network:
-    """An IPv4 subnet written as its network address and prefix length."""
+    """Parse an IPv4 subnet written as its network address and prefix length."""
     if not isinstance(text, str) or "/" not in text:
         raise AddressingError(f"{text!r} is not a subnet, expected a form like 192.168.100.0/24")
     return _parse_subnet(text)
 
 
-# A rail's subnet is asked for once a host and rail, and for every pair of them.
+# A rail's subnet is parsed once per host and rail, and for every pair of rails.
 @functools.cache
 def _parse_subnet(text: str) -> ipaddress.IPv4Network:
     try:
@@ -42,7 +42,7 @@ def _parse_subnet(text: str) -> ipaddress.IPv4Network:
 
 @functools.cache
 def host_address(subnet: str, number: int) -> str:
-    """The address with prefix length of the host with this number in `subnet`."""
+    """Return the address, with prefix length, of host `number` in `subnet`."""
     network = parse_subnet(subnet)
     place = FIRST_HOST + number
     # The last address of a subnet is its broadcast address.
@@ -63,7 +63,7 @@ def is_ipv4_address(text: object) -> bool:
 
 
 def network_of(address: str) -> str | None:
-    """The subnet of an address that is written with its prefix length; None where it is none."""
+    """Return the subnet of an address with prefix length; None if it cannot be parsed."""
     try:
         return str(ipaddress.ip_network(address, strict=False))
     except ValueError:
@@ -71,7 +71,7 @@ def network_of(address: str) -> str | None:
 
 
 def overlapping(subnets: Sequence[str]) -> list[tuple[str, str]]:
-    """Every pair of subnets that share addresses, in the order written. Unusable ones are passed over."""
+    """Return every pair of subnets that share addresses, in the order written. Invalid ones are skipped."""
     usable: list[tuple[str, ipaddress.IPv4Network]] = []
     pairs: list[tuple[str, str]] = []
     for text in subnets:

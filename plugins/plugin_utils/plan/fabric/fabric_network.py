@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric ports of a host: one netplan file, the links it leads to, and the record of their connectivity test."""
+"""The desired state of a host's fabric ports: one netplan file, its links, and the record of the connectivity test."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ RECORD_FILE = "/var/lib/firstlight/fabric.connectivity"
 LEDGER = "/var/lib/firstlight/fabric_network/ledger.json"
 SYSCTL_FILE = "/etc/sysctl.d/zz-firstlight-fabric.conf"
 ARP_SETTINGS = {"arp_ignore": "1", "arp_announce": "2"}
-"""Answer only on the port that has the address; ask with the address of the port that asks.
+"""Answer ARP only on the port that has the address; send requests with the address of the sending port.
 
 The twin ports of a card are usually on one cable and one VLAN, each with a subnet of its own. By default Linux answers
 on any port for any address of the host, so peers learn the twin's MAC for an address: packets of one rail arrive on the
 other, at half the width, and RDMA drops them, as their GID is not that port's.
 """
 RDMA_PACKAGES = frozenset({"rdma-core", "ibverbs-utils", "perftest"})
-"""Of no use without RDMA, and not on every host's package sources."""
+"""Useless without RDMA, and missing from the package sources of some hosts."""
 _PORT_NAME_LIMIT = 15
 _PORT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@+")
-"""Others are legal for the kernel, but are patterns, separators or quotes to netplan, networkd or systemd."""
+"""The kernel allows others, but to netplan, networkd or systemd they are patterns, separators or quotes."""
 _NO_PORT_NAMES = frozenset({".", "..", "renderer"})
-"""Not names of files; and the word that netplan reads as a setting where ports are listed."""
+"""Invalid file names, and the key that netplan reads as a setting where ports are listed."""
 _RENDERERS = ("", NETWORKD, NETWORK_MANAGER)
 MTU_LEAST, MTU_MOST = 1280, 9216
-"""The least for IPv6, and what switches pass."""
+"""The minimum for IPv6, and the largest that switches pass."""
 
 
 def is_port_name(name: str) -> bool:
-    """Whether a port can have this name, and every tool that is given it takes it for one."""
+    """Whether a port can have this name, and every tool that receives it reads it as one."""
     return 1 <= len(name) <= _PORT_NAME_LIMIT and not set(name) - _PORT_CHARACTERS and name not in _NO_PORT_NAMES
 
 
 def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One port, checked: what is wrong here would make netplan drop the whole file, or half of a fabric."""
+    """Validate one port: an invalid value would make netplan drop the whole file, or half of a fabric."""
     name = str(entry["port"])
     if not is_port_name(name):
         raise ValueError(
@@ -91,7 +91,7 @@ def _unusable(network: ipaddress.IPv4Network) -> tuple[ipaddress.IPv4Address, ip
 
 
 def checked_ports(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The ports of a host, each valid, none twice, each rail in a subnet of its own."""
+    """Validate the ports of a host: no duplicates, and each rail in a subnet of its own."""
     ports = [_port(entry) for entry in entries]
     for index, one in enumerate(ports):
         for other in ports[:index]:
@@ -108,10 +108,10 @@ def checked_ports(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def netplan_yaml(ports: Iterable[Mapping[str, Any]], renderer: str = "") -> str:
-    """The netplan file for these ports, in their order.
+    """Render the netplan file for these ports, in their order.
 
-    Without a renderer the ports belong to whoever has the host's other ones: a second manager on a host is a second one
-    that clears up after others.
+    Without a renderer the ports belong to the manager of the host's other ports: a second network manager on a host is
+    a second one that removes what it did not configure.
     """
     return render(
         "fabric_network",
@@ -134,15 +134,15 @@ def _renderer(variables: Mapping[str, Any]) -> str:
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Packages, netplan file and links; with `fabric_network_peers` the connectivity test too; nothing without ports.
+    """Return packages, netplan file, links and, with `fabric_network_peers`, the connectivity test; empty without any.
 
-    The connectivity test is state like any other: a run in which it failed leaves the role pending, so the next run
-    tests again instead of going on over a fabric that never worked. Of ports that are still to be found on the host
-    only the packages are known.
+    The connectivity test is state like any other: if it failed, the role stays pending, so the next run tests again
+    instead of going on over a fabric that never worked. For ports that are still to be found on the host, only the
+    packages are known.
     """
     entries = list(variables.get("fabric_network_ports") or [])
     if variables.get("fabric_network_state") == "absent":
-        # The ledger goes last, so there is something to do for as long as it is there.
+        # The ledger goes last, so the role has work to do for as long as it exists.
         return {"ledgers": {LEDGER: {"keeps": []}}}
     if not entries:
         return {}
@@ -162,7 +162,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     if peers:
         report = str(variables.get("fabric_network_record") or RECORD_FILE)
         files[report] = root_file(record_text(peers))
-        # What was tested was tested on the firmware of that day.
+        # A test result holds only for the firmware it ran on.
         state["firmware"] = {firmware_path(report): {}}
     arp = arp_state(entry["port"] for entry in ports)
     files |= arp.get("files", {})
@@ -172,20 +172,20 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def arp_state(ports: Iterable[str]) -> dict[str, Any]:
-    """Kernel settings and their file for these ports; udev applies the file whenever a port appears."""
-    # In a key of sysctl a dot separates, so that a port with one in its name cannot be named there.
+    """Return kernel settings and their file for these ports; udev applies the file whenever a port appears."""
+    # A dot separates the parts of a sysctl key, so a port with a dot in its name cannot be addressed there.
     named = [port for port in ports if "." not in port]
     sysctl = {f"net.ipv4.conf.{port}.{name}": value for port in named for name, value in ARP_SETTINGS.items()}
     if not sysctl:
         return {}
     text = render("fabric_network", "sysctl.conf", settings=sysctl)
     state: dict[str, Any] = {"files": {SYSCTL_FILE: root_file(text)}, "sysctl": sysctl}
-    # What was set for a port that is no rail any more is given back.
+    # Settings of a port that is no longer a rail are restored.
     return {**state, "ledgers": {LEDGER: {"keeps": keeps(state)}}}
 
 
 def qos_unit(qos: Qos) -> str:
-    """The unit whose instances give a port the class."""
+    """Render the unit whose instances assign a port its traffic class."""
     return render(
         "fabric_network",
         "qos.service",
@@ -197,7 +197,7 @@ def qos_unit(qos: Qos) -> str:
 
 
 def qos_state(ports: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The unit and its instances in the words of a desired state; without a class, that no instance is left."""
+    """Return the unit and its instances as desired state; without a class, every instance is switched off."""
     qos = checked_qos(values)
     if qos is None:
         off = {"enabled": False, "active": False, "if_present": True}
@@ -209,7 +209,7 @@ def qos_state(ports: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _with_class(state: dict[str, Any], ports: list[str], qos: Mapping[str, Any] | None) -> dict[str, Any]:
-    """With the lossless class of RoCE, or with none left of it; it is not looked at where nothing is said of it."""
+    """Add the lossless traffic class of RoCE, or its removal; left unmanaged where `qos` is None."""
     if qos is None:
         return state
     more = qos_state(ports, qos)
@@ -217,7 +217,7 @@ def _with_class(state: dict[str, Any], ports: list[str], qos: Mapping[str, Any] 
 
 
 def _rdma(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the RDMA devices behind the ports must show; a field that is left out is not looked at."""
+    """Return what the RDMA devices behind the ports must show; omitted fields are not checked."""
     fields = ("speed_mbit", "active_mtu", "address", "link_layer")
     wanted = {str(entry["port"]): {field: entry[field] for field in fields if entry.get(field)} for entry in entries}
     return {"rdma": wanted} if wanted else {}

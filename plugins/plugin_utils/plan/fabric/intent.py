@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of the fabric: its rails, their MTU, whether RDMA is used over them, and how fast it must be."""
+"""Read the fabric part of an intent: its rails, their MTU, whether RDMA is used, and the required speed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.rai
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 
 ROCE_MTU = 4200
-"""From here on a packet of RoCE has 4096 bytes."""
+"""Smallest MTU at which a RoCE packet carries 4096 bytes."""
 MOST_HOSTS = 60_000
 
 ERRORS = {
@@ -56,12 +56,12 @@ _UNUSABLE = (
     ("0.0.0.0/8", "is reserved"),
 )
 DOCKER_BRIDGE = "172.17.0.0/16"
-"""Docker's own bridge, unless the daemon is told another."""
+"""Docker's default bridge, unless the daemon is configured otherwise."""
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """The fabric of the whole cluster; without rails there is none."""
+    """The fabric of the whole cluster; empty without rails."""
 
     rails: tuple[Rail, ...]
     mtu: int
@@ -69,19 +69,18 @@ class Fabric:
     numbers: tuple[int, ...]
     """Each host's number, in the order of the inventory."""
     minimum_bandwidth: Mapping[str, float] = field(default_factory=dict)
-    """tcp_gbit and rdma_gbit that a pair of hosts must reach on a rail; empty where nobody knows."""
+    """tcp_gbit and rdma_gbit that a pair of hosts must reach on a rail; empty where unknown."""
     speed_mbit: int | None = None
-    """What a port must have negotiated; None where the hardware's profile has no figure."""
+    """The speed a port must have negotiated; None where the hardware profile has no figure."""
     slower: tuple[Mapping[str, Any], ...] = ()
-    """Speeds below that which the profile lets pass, each with its cost and the minimum bandwidth of such links; none
-    where the operator has named a speed."""
+    """Lower speeds that the profile accepts, each with its cost and minimum bandwidth; empty if a speed is set."""
     qos: Mapping[str, int] = field(default_factory=dict)
-    """priority and dscp of RDMA traffic; empty leaves the ports as they are."""
+    """Priority and dscp of RDMA traffic; empty leaves the ports as they are."""
     notes: tuple[str, ...] = ()
 
     @functools.cached_property
     def addresses(self) -> tuple[str, ...]:
-        """Every host's address on every rail: the same for all hosts, and as long as the cluster is large."""
+        """The addresses of all hosts on all rails; the same for every host, and growing with the cluster."""
         return tuple(host_address(rail.subnet, one).partition("/")[0] for one in self.numbers for rail in self.rails)
 
 
@@ -92,7 +91,7 @@ def read_fabric(
     hosts: Sequence[HostIntent],
     errors: PlanErrors,
 ) -> Fabric:
-    """The fabric between these hosts."""
+    """Read the fabric between these hosts."""
     fabric = read_mapping(intent, "firstlight_fabric", FABRIC_KEYS, errors)
     numbers = _numbers(hosts, errors)
     profile = dict(hardware["fabric"]) if hardware else {}
@@ -121,7 +120,7 @@ def read_fabric(
 
 
 def _mtu_notes(mtu: int, rdma: bool, profile: Mapping[str, Any]) -> list[str]:
-    """What a small MTU costs RDMA over Ethernet, whose packets are 256, 512, 1024, 2048 or 4096 bytes and headers."""
+    """Return a note on what a small MTU costs RDMA over Ethernet: packets are 256, 512, 1024, 2048 or 4096 bytes."""
     if not rdma or mtu >= ROCE_MTU or profile.get("link_layer") == "InfiniBand":
         return []
     size = max(size for size in (256, 512, 1024, 2048) if size + 100 < mtu)
@@ -130,7 +129,7 @@ def _mtu_notes(mtu: int, rdma: bool, profile: Mapping[str, Any]) -> list[str]:
 
 
 def _slower(fabric: Mapping[str, Any], profile: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """What the profile lets pass, with the minimum bandwidth that the operator would have if they named that speed."""
+    """Return the lower speeds the profile accepts, with the minimum bandwidth that naming that speed would give."""
     if fabric.get("speed_gbit") is not None:
         return ()
     return tuple(
@@ -145,7 +144,7 @@ def _slower(fabric: Mapping[str, Any], profile: Mapping[str, Any]) -> tuple[Mapp
 
 
 def _numbers(hosts: Sequence[HostIntent], errors: PlanErrors) -> tuple[int, ...]:
-    """Each host's number: what the inventory gives it, else its place among those it gives none."""
+    """Return each host's number: from the inventory, else its place among the hosts without one."""
     numbers: list[int] = []
     places = itertools.count()
     for host in hosts:
@@ -173,7 +172,7 @@ def _numbers(hosts: Sequence[HostIntent], errors: PlanErrors) -> tuple[int, ...]
 def _other_networks(
     intent: Mapping[str, Any], stack: Mapping[str, Any] | None, errors: PlanErrors
 ) -> list[tuple[str, str]]:
-    """Networks a rail may not overlap, each with what it is."""
+    """Return the networks that a rail may not overlap, each with a description."""
     others = list(_UNUSABLE)
     daemon = (stack or {}).get("daemon") or {}
     if daemon.get("bridge") != "none":
@@ -205,7 +204,7 @@ def _other_networks(
 def _check_networks(
     rails: Sequence[Rail], others: Sequence[tuple[str, str]], hosts: Sequence[HostIntent], errors: PlanErrors
 ) -> None:
-    """Refuse a rail where another network is, once a rail: one overlap has many addresses in it."""
+    """Refuse a rail that overlaps another network; one error per rail, since an overlap spans many addresses."""
     for rail in rails:
         subnet = parse_subnet(rail.subnet)
         meets = [f"{network}, which {what}" for network, what in others if overlapping([rail.subnet, network])]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of how fast the fabric must be and how its traffic is marked."""
+"""Read the required speed of the fabric and the marking of its traffic from an intent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LIMITS_ERRORS = {
 
 MINIMUM_BANDWIDTHS = ("tcp_gbit", "rdma_gbit")
 _FASTEST = 1600
-"""Gb/s: more than any port of today."""
+"""Gb/s: more than any current port."""
 _OF_SPEED = 0.8
-"""The part of a link's nominal speed that a healthy one reaches in any case."""
+"""Share of a link's nominal speed that a healthy one always reaches."""
 _QOS_MOST = {"priority": 7, "dscp": 63}
 
 
 def read_minimum_bandwidth(
     fabric: Mapping[str, Any], profile: Mapping[str, Any], errors: PlanErrors
 ) -> dict[str, float]:
-    """The least rates of a pair on one rail: the profile's, over them the operator's.
+    """Return the minimum rates between two hosts on one rail; the operator's values override the profile's.
 
-    The profile's are for its own ports: those of a slower link could never reach them.
+    The profile's rates are for its own ports and are capped for a slower link, which could never reach them.
     """
     given = _mapping(
         fabric,
@@ -57,7 +57,7 @@ def read_minimum_bandwidth(
 
 
 def read_speed(fabric: Mapping[str, Any], profile: Mapping[str, Any], errors: PlanErrors) -> int | None:
-    """What every port of the fabric must have negotiated, in Mb/s."""
+    """Return the speed that every fabric port must have negotiated, in Mb/s."""
     speeds = {port.get("speed_mbit") for port in profile.get("ports") or []}
     known = speeds.pop() if len(speeds) == 1 else None
     given = fabric.get("speed_gbit")
@@ -75,7 +75,7 @@ def read_speed(fabric: Mapping[str, Any], profile: Mapping[str, Any], errors: Pl
 
 
 def read_qos(fabric: Mapping[str, Any], errors: PlanErrors) -> dict[str, int]:
-    """Priority and DSCP of RDMA traffic; both, or nothing."""
+    """Return priority and DSCP of RDMA traffic; both, or neither."""
     given = _mapping(fabric, "qos", tuple(_QOS_MOST), "fabric.qos", "{priority: 3, dscp: 26}", errors)
     if not given:
         return {}

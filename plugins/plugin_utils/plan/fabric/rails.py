@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rails of the fabric as an intent has them: where each is on a host, and its subnet.
+"""The rails of the fabric as an intent describes them: their place on a host, and their subnet.
 
-A rail's port is the kernel's name of it, or a cage of the hardware, or left out where every host has one cable. Cages
-and cables are matched with real ports once a host was looked at (module_utils/fabric/rails.py).
+A rail's port is given by the kernel's name, as a cage of the hardware, or left out where every host has one cable.
+Cages and cables are matched with real ports once a host has been observed (module_utils/fabric/rails.py).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _HALVES = 2
 _CAGE = re.compile(r"cage\s+(\S+)")
 _DEVICE = re.compile(r"mlx[45]_\d+|bnxt_re\d+|irdma\d+")
 _TO_FIND = "PORT_TO_FIND_{}"
-"""Without a dash, which systemd writes in another way in the names of units."""
+"""Without a dash, which systemd escapes in unit names."""
 
 
 @dataclass(frozen=True)
 class Rail:
-    """One rail of the fabric: its subnet, and where it is on every host."""
+    """One rail of the fabric: its subnet, and its place on every host."""
 
     subnet: str
     port: str | None = None
@@ -52,24 +52,24 @@ class Rail:
     half: int = 0
     """Which of the cage's two ports."""
     expected: str = ""
-    """The name that papers use: the operator's, the profile's for the cage, or that it is still to be found."""
+    """The name used before observation: the operator's, the profile's for the cage, or a placeholder."""
 
     @property
     def words(self) -> str:
-        """For messages."""
+        """The rail as messages name it."""
         if self.port:
             return f"port {self.port}"
         return f"half {self.half} of {'the cabled cage' if self.cage is None else f'cage {self.cage}'}"
 
     def entry(self) -> dict[str, Any]:
-        """As the plan carries it to the host."""
+        """Return the rail as the plan carries it to the host."""
         return {"port": self.port, "cage": self.cage, "half": self.half}
 
 
 def read_rails(
     fabric: Mapping[str, Any], numbers: Sequence[int], ports: Sequence[Mapping[str, Any]], errors: PlanErrors
 ) -> tuple[Rail, ...]:
-    """The rails of the fabric; `ports` are those of the hardware's profile."""
+    """Read the rails of the fabric; `ports` are those of the hardware profile."""
     entries = fabric.get("rails") or []
     if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, Mapping) for entry in entries):
         errors.add(
@@ -96,7 +96,7 @@ def read_rails(
 def _place(
     number: int, entry: Mapping[str, Any], ports: Sequence[Mapping[str, Any]], errors: PlanErrors
 ) -> str | int | bool | None:
-    """A rail's port by name, its cage by number, True where it is left out; None where it is refused."""
+    """Return a rail's port by name, its cage by number, or True if left out; None if it is refused."""
     where = f"firstlight_fabric.rails[{number}]"
     check_keys(entry, _RAIL_KEYS, where, errors)
     port = entry.get("port")
@@ -117,7 +117,7 @@ def _place(
 
 
 def _is_slip(where: str, port: str, ports: Sequence[Mapping[str, Any]], errors: PlanErrors) -> bool:
-    """Refuse a name in the wrong case, which the kernel takes for another port, and that of an RDMA device."""
+    """Refuse a name with the wrong case, which to the kernel is another port, and the name of an RDMA device."""
     by_device = {str(one.get("rdma_device")).lower(): str(one["port"]) for one in ports}
     by_case = {str(one["port"]).lower(): str(one["port"]) for one in ports}
     device = by_device.get(port.lower())
@@ -178,7 +178,7 @@ def _subnet(number: int, entry: Mapping[str, Any], numbers: Sequence[int], error
 def _with_halves(
     places: Sequence[str | int | bool | None], subnets: Sequence[str | None], ports: Sequence[Mapping[str, Any]]
 ) -> list[Rail]:
-    """The first rail on a cage is on its first half, the second on its second."""
+    """Build the rails; the first rail on a cage gets its first half, the second its second."""
     rails: list[Rail] = []
     used: dict[int | None, int] = {}
     by_name = {str(port["port"]): at for at, port in known_ports(ports).items()}
@@ -199,7 +199,7 @@ def _with_halves(
 
 
 def known_ports(ports: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], Mapping[str, Any]]:
-    """The profile's ports by cage and half: of two ports of one cage the one that is listed first is half 0."""
+    """Return the profile's ports by cage and half: the port of a cage that is listed first is half 0."""
     found: dict[tuple[int, int], Mapping[str, Any]] = {}
     for port in ports:
         if port.get("cage") is not None:
@@ -244,7 +244,7 @@ def _check_together(rails: Sequence[Rail], places: Sequence[str | int | bool], e
 
 
 def rail_notes(rails: Sequence[Rail], profile: Mapping[str, Any]) -> list[str]:
-    """What works but wastes half of the hardware."""
+    """Return notes on layouts that work but waste half of the hardware."""
     wanted = profile.get("rails")
     if not rails or not wanted:
         return []

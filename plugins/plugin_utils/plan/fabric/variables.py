@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric of a host on paper: its rails, what is expected of them, and what programs are told.
+"""The fabric of a host before observation: its rails, what is expected of them, and the environment of the ranks.
 
-What only the host knows (the port behind a cage, its RDMA device) is here by the hardware's profile, where that has it;
-`host_plan` puts what was found in its place.
+What only the host knows (the port behind a cage, its RDMA device) is taken from the hardware profile, if it has that;
+`host_plan` replaces it with what was found.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ERRORS = {
 }
 
 ENVIRONMENTS = ("ray_cluster_environment", "inference_server_environment")
-"""Role variables with the operator's own variables for the ranks."""
+"""Role variables that hold the operator's own environment for the ranks."""
 
 
 def fabric_of(fabric: Fabric, index: int) -> list[dict[str, Any]]:
-    """Place, address and MTU of every rail, on the host at `index` of the inventory."""
+    """Return place, address and MTU of every rail on the host at `index` of the inventory."""
     return [
         {**rail.entry(), "address": host_address(rail.subnet, fabric.numbers[index]), "mtu": fabric.mtu}
         for rail in fabric.rails
@@ -43,7 +43,7 @@ def fabric_of(fabric: Fabric, index: int) -> list[dict[str, Any]]:
 
 
 def paper_ports(fabric: Fabric, index: int) -> list[dict[str, Any]]:
-    """The same as role fabric_network takes it, with the names that paper has."""
+    """Return the same ports as role fabric_network takes them, with the names known before observation."""
     return [
         {"port": rail.expected, "address": entry["address"], "mtu": entry["mtu"]}
         for rail, entry in zip(fabric.rails, fabric_of(fabric, index), strict=True)
@@ -51,34 +51,34 @@ def paper_ports(fabric: Fabric, index: int) -> list[dict[str, Any]]:
 
 
 def preflight_rails(fabric: Fabric) -> list[dict[str, Any]]:
-    """What is looked for on every host before anything is changed."""
+    """Return the rails that preflight looks for on every host before anything is changed."""
     return [{"subnet": rail.subnet, **rail.entry(), "mtu": fabric.mtu} for rail in fabric.rails]
 
 
 def rdma_of(resolved: ResolvedIntent, index: int) -> list[dict[str, Any]]:
-    """What the RDMA devices behind the rails must show."""
+    """Return what the RDMA devices behind the rails must show."""
     return rdma_wanted(paper_ports(resolved.fabric, index), fabric_facts(resolved, {}))
 
 
 def paper_environment(resolved: ResolvedIntent) -> dict[str, str]:
-    """Everything that ranks are told of the fabric, as far as paper knows."""
+    """Return the fabric environment of the ranks, as far as it is known before observation."""
     ports = [rail.expected for rail in resolved.fabric.rails]
     return fabric_environment(ports, resolved.fabric.rdma, _devices(resolved), resolved.fabric.qos)
 
 
 def paper_devices(resolved: ResolvedIntent) -> dict[str, str]:
-    """The part of it that no role makes by itself from the first rail's port."""
+    """Return the part of that environment that no role derives from the first rail's port."""
     return rdma_environment(_devices(resolved), resolved.fabric.qos) if resolved.fabric.rdma else {}
 
 
 def _devices(resolved: ResolvedIntent) -> list[str]:
-    """By the hardware's profile: what is shown, and what commands that are run by hand are given."""
+    """Return RDMA devices by the hardware profile, for display and for commands that are run by hand."""
     known = {entry["port"]: entry for entry in resolved.hardware["fabric"]["ports"]}
     return device_words(known.get(rail.expected, {}) for rail in resolved.fabric.rails)
 
 
 def fabric_facts(resolved: ResolvedIntent, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `host_plan` needs beside the rails; `given` are the operator's own role variables."""
+    """Return what `host_plan` needs besides the rails; `given` holds the operator's own role variables."""
     own = [resolved.serving.environment, *(given.get(name) for name in ENVIRONMENTS)]
     return {
         "rdma": resolved.fabric.rdma,
@@ -92,9 +92,10 @@ def fabric_facts(resolved: ResolvedIntent, given: Mapping[str, Any]) -> dict[str
 
 
 def port_request(resolved: ResolvedIntent, desired: Mapping[str, Any]) -> dict[str, Any]:
-    """Every port of the host is looked at, and by name those that the profile knows, with their places.
+    """Request every port of the host, and by name those that the profile knows, with their places.
 
-    `desired` is the state of role fabric_network on paper: what it says of a port that has no name yet is read of all.
+    `desired` is the state of role fabric_network before observation: the keys it has for a port without a name are read
+    for every port.
     """
     ports = resolved.hardware["fabric"]["ports"]
     places = {str(port["port"]): {"cage": cage, "half": half} for (cage, half), port in known_ports(ports).items()}

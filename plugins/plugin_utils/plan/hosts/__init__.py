@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of a plan: rack, power, how they are reached, and what every one of them must be."""
+"""The hosts of a plan: rack, power, connections, and requirements common to all of them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs as the hardware profile has them: nothing here is ever converged, only evaluated."""
+"""The expected GPUs by the hardware profile; they are only evaluated, never converged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.health import KIND, expected_by
 
 _FOR_READERS = ("name", "description", "source", "date", "topology", "rack_units", "startup")
-"""Fields of a profile that no check looks at."""
+"""Fields of a profile that no check reads."""
 
 
 def evaluated_profile(hardware: Mapping[str, Any]) -> dict[str, Any]:
-    """What checks look at in an entry of catalog/hardware, as data that is the same after a trip through JSON."""
+    """Return the fields of a catalog/hardware entry that checks read, as data that survives a JSON round trip."""
     return {field: _plain(value) for field, value in hardware.items() if field not in _FOR_READERS}
 
 
@@ -24,7 +24,7 @@ def _plain(value: Any) -> Any:
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The profile to evaluate by, the driver's version where one is pinned, and checks that may be as they are."""
+    """Return the profile to evaluate against, the pinned driver version if any, and the ids of accepted checks."""
     accept = variables.get("gpu_verify_accept") or []
     if isinstance(accept, str) or not all(isinstance(one, str) and one for one in accept):
         raise ValueError(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel, session and service settings that keep a host's memory and time for the model.
+"""Kernel, session and service settings that reserve a host's memory and time for the model.
 
-Every setting can be left alone: a word `keep`, a switch that is off, or an empty list.
+Every setting can be left alone: by the value `keep`, a switch that is off, or an empty list.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ KEEP = "keep"
 GUARD_PACKAGE = "earlyoom"
 GUARD_UNIT = "earlyoom.service"
 OTHER_GUARDS = ("systemd-oomd.socket", "systemd-oomd.service")
-"""Ubuntu's desktop has it. It ends whole control groups by pressure, of which the GPU's memory is no part: one guard
-decides, not two. The socket first, as it would start the service again."""
+"""Ubuntu's desktop ships it. It kills whole control groups by memory pressure, which does not include the GPU's
+memory, and there must be only one guard. The socket comes first, as it would start the service again.
+"""
 UPGRADE_UNITS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service")
 SWAP_TARGET = "swap.target"
 
@@ -33,7 +34,7 @@ _OFF = {"enabled": False, "active": False, "if_present": True}
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The state for these variables; raises ValueError for one that says nothing sensible."""
+    """Return the desired state for these variables; raises ValueError for an invalid one."""
     state: dict[str, Any] = {}
     if _word(variables, "host_tuning_state", ("present", "absent")) == "present":
         for part in (_kernel, _memlock, _sessions, _headless, _guard, _upgrades, _vendor_updates, _time, _swap):
@@ -42,7 +43,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
                     state[kind] = {**state[kind], **wanted}
                 else:
                     state[kind] = wanted
-    # Last: what was changed before and is no longer asked for is given back.
+    # Last: earlier changes that are no longer asked for are restored.
     state["ledgers"] = {LEDGER: {"keeps": keeps(state, SERVICES)}}
     return state
 
@@ -131,7 +132,7 @@ def _guard(variables: Mapping[str, Any]) -> dict[str, Any]:
     ]
     arguments = ["-r", "3600", "-m", str(limits[0]), "-s", f"{limits[1]},{limits[1]}"]
     for name in ("prefer", "avoid"):
-        # Beginnings, as the kernel keeps 15 characters of a process' name.
+        # Prefixes, as the kernel keeps only 15 characters of a process name.
         names = _names(variables, f"host_tuning_oom_{name}", "beginnings of process names")
         arguments += [f"--{name}", f"^({'|'.join(names)})"] if names else []
     return {
@@ -155,7 +156,7 @@ def _upgrades(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _vendor_updates(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What updates firmware or the vendor's own packages by itself; fwupd itself stays, for whoever calls it."""
+    """Return the units that update firmware or vendor packages by themselves, off; fwupd itself stays available."""
     if _word(variables, "host_tuning_vendor_updates", ("off", KEEP)) == KEEP:
         return {}
     units = _names(variables, "host_tuning_vendor_update_units", "units")
@@ -177,7 +178,7 @@ def _time(variables: Mapping[str, Any]) -> dict[str, Any]:
 def _swap(variables: Mapping[str, Any]) -> dict[str, Any]:
     if _word(variables, "host_tuning_swap", ("off", KEEP)) == KEEP:
         return {}
-    # Not an edit of fstab: what is masked can be given back without a guess at what else was changed there since.
+    # Not an edit of fstab: a mask can be undone without guessing what else has changed there since.
     return {"swap": "off", "units": {SWAP_TARGET: {"masked": True}}}
 
 

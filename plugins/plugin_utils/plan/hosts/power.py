@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of the power that there is."""
+"""Read the power budget of an intent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 10_000_000
 
 
 def read_power(intent: Mapping[str, Any], errors: PlanErrors) -> dict[str, float]:
-    """What is set of host_w, rack_w and other_w, in watts."""
+    """Return those of host_w, rack_w and other_w that are set, in watts."""
     given = read_mapping(intent, "firstlight_power", BUDGET, errors)
     power: dict[str, float] = {}
     for name in BUDGET:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host must be before anything is changed on it: nothing here is ever converged, only evaluated."""
+"""The requirements a host must meet before anything is changed on it; they are only evaluated, never converged."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 BY_BUS = "by_bus"
-"""Of the GPUs: where nvidia-smi cannot list them, they are counted on the PCI bus."""
+"""Key of the GPU requirement: where nvidia-smi cannot list the GPUs, they are counted on the PCI bus."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Distribution, GPUs, fabric ports, rails and free disk; a variable that is empty asks nothing."""
+    """Return required distributions, GPUs, fabric ports, rails and free disk; an empty variable requires nothing."""
     state: dict[str, Any] = {}
     distributions = variables.get("preflight_distributions") or []
     if distributions:
@@ -28,7 +28,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     gpus = variables.get("preflight_gpus") or {}
     wanted = {field: gpus[field] for field in ("count", "name") if gpus.get(field)}
     if wanted and variables.get("preflight_driver_due"):
-        # Without a driver only the bus can tell, which the reading of the driver has.
+        # Without a driver only the PCI bus shows the GPUs, and the driver probe reads it.
         state["gpus"] = {**wanted, BY_BUS: True}
         state["driver"] = {}
     elif wanted:

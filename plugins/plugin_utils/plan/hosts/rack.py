@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each host stands, and what its rack can carry: power and height on paper, before anything is plugged in."""
+"""Check the rack of each host: the power and height it can provide, before anything is plugged in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POWER = "power_w of the rack in the rack file, or firstlight_power.rack_w"
 
 @dataclass(frozen=True)
 class RackIntent:
-    """The hosts of one rack and its limits; `name` is None for hosts of which no rack is told."""
+    """The hosts of one rack and its limits; `name` is None for hosts without a rack."""
 
     name: str | None
     hosts: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class RackIntent:
 
 
 def read_racks(hosts: Sequence[HostIntent], errors: PlanErrors) -> list[RackIntent]:
-    """The racks that the hosts stand in, in the order of the inventory."""
+    """Return the racks of the hosts, in the order of the inventory."""
     found: dict[str | None, list[tuple[str, Mapping[str, Any]]]] = {}
     for host in hosts:
         place = host.intent.get(RACK)
@@ -88,7 +88,7 @@ def _rack(name: str | None, members: Sequence[tuple[str, Mapping[str, Any]]], er
 def check_racks(
     racks: Sequence[RackIntent], power: Mapping[str, float], hardware: Mapping[str, Any] | None, errors: PlanErrors
 ) -> list[str]:
-    """Refuse what a rack or a host cannot carry. Returns what to know of those that can."""
+    """Refuse more power or height than a rack or a host provides. Returns notes on the racks with enough power."""
     if hardware is None:
         return []
     draw = paper_draw(hardware, power.get("other_w"))
@@ -106,7 +106,7 @@ def check_racks(
 
 
 def rack_budgets(racks: Sequence[RackIntent]) -> dict[str, Any]:
-    """Whose power each host takes, for the burn-in; nothing where no host has a rack."""
+    """Return the rack and power budget of each host, for the burn-in; empty where no host has a rack."""
     named = {rack.name: rack for rack in racks if rack.name is not None}
     if not named:
         return {}
@@ -153,7 +153,7 @@ def _refuse_power(rack: RackIntent, draw: PaperDraw, limit: float, hardware: str
 
 
 def _sum(draw: PaperDraw, count: int) -> str:
-    """The arithmetic, as one would do it by hand."""
+    """Render the power sum as one would write it by hand."""
     times = f"{count} x " if count > 1 else ""
 
     def total(watts: float) -> str:

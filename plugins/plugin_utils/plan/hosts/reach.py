@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Ansible reaches each host: what it cannot reach one by is refused, before it waits for a timeout."""
+"""Check the variables by which Ansible reaches each host, so that an invalid one does not cost a timeout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]*\$?")
 
 
 def check_reach(hosts: Sequence[HostIntent], errors: PlanErrors) -> list[str]:
-    """Refuse what no host can be reached by. Returns what to know of a host that is this machine."""
+    """Refuse connection variables that cannot work. Returns a note for a host that is the local machine."""
     said: dict[tuple[str, str], list[str]] = {}
     for host in hosts:
         for name, value in host.reach.items():

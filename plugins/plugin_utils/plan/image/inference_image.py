@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image every node runs, by the one name it has everywhere, checked, and the same as the head's."""
+"""The desired state of the image: present on every node under one name, checked, and identical to the head's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.image imp
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The image is in the local Docker, was found to have `inference_image_requires`, and is the head's.
+    """Return the image as desired state: in the local Docker, checked for its requirements, and the same as the head's.
 
-    An image that was brought and then refused is still there: with the record of the check as state the role stays
-    pending, and the next run refuses it again instead of launching it.
+    An image that was transferred and then refused is still there. As the check's record is part of the state, the role
+    stays pending, and the next run refuses the image again instead of launching it.
     """
     reference, ray = str(variables["inference_image_reference"]), str(variables.get("inference_image_ray") or "")
     head = variables.get("inference_image_head_host") or None

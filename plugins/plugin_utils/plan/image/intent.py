@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which image an intent names, by digest."""
+"""Read the image of an intent, by its digest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARCHIVE_PLACES = ("head", "controller")
 
 
 def archive_of(intent: Mapping[str, Any]) -> dict[str, str]:
-    """Where the archive is that the image comes from: `path`, empty for a registry, `on` the head or the controller."""
+    """Return where the image archive is: `path`, empty for a registry, and `on`, the head or the controller."""
     given = intent.get("firstlight_image_archive")
     if isinstance(given, Mapping):
         return {"path": str(given.get("path") or ""), "on": str(given.get("on") or ARCHIVE_PLACES[0])}
@@ -32,7 +32,7 @@ def archive_of(intent: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_archive(intent: Mapping[str, Any], errors: PlanErrors) -> None:
-    """Refuse what is not the absolute path of a file in one of the two places."""
+    """Refuse anything but the absolute path of a file on the head or on the controller."""
     given = intent.get("firstlight_image_archive")
     if given is None:
         return
@@ -54,9 +54,9 @@ def read_image(
     errors: PlanErrors,
     missing_inputs: PlanErrors,
 ) -> str:
-    """The reference with its digest, that of the recipe where the image is built from one.
+    """Return the image reference with its digest; the recipe's, where the image is built from one.
 
-    Refused when it has none, to be supplied when nobody gave one.
+    A reference without a digest is refused; a stack that lacks one leaves it as a missing input.
     """
     check_archive(intent, errors)
     if recipe is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which recipe an intent has its image built from."""
+"""Choose the recipe that an intent has its image built from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NCCL_WHEELS = ("nvidia-nccl-cu12", "nvidia-nccl-cu13")
 
 
 def wants_build(intent: Mapping[str, Any], errors: PlanErrors | None = None) -> bool:
-    """Whether the image is to be built; `-e NAME=true` is text."""
+    """Whether the image is to be built; `-e NAME=true` arrives as text."""
     given = intent.get("firstlight_image_build")
     if isinstance(given, str) and given.lower() in ("true", "yes", "false", "no"):
         return given.lower() in ("true", "yes")
@@ -49,7 +49,7 @@ def wants_build(intent: Mapping[str, Any], errors: PlanErrors | None = None) -> 
 
 
 def recipe_name(intent: Mapping[str, Any], stack: Mapping[str, Any]) -> str:
-    """The recipe whose files are needed; empty where nothing is built."""
+    """Return the recipe whose files are needed; empty where nothing is built."""
     return str(part(stack, "image").get("build") or "") if wants_build(intent) else ""
 
 
@@ -62,7 +62,7 @@ def chosen_recipe(
     errors: PlanErrors,
     missing_inputs: PlanErrors,
 ) -> tuple[Recipe | None, str]:
-    """The recipe that the image is built from, with what to say of it; None where it is not built, or refused."""
+    """Return the recipe of the image and a description of it; None where no image is built, or the build is refused."""
     if not wants_build(intent, errors) or stack is None:
         return None, ""
     if intent.get("firstlight_image") is not None:
@@ -79,7 +79,7 @@ def chosen_recipe(
     base = _base(intent, entry, errors, missing_inputs)
     lock = files.get(str(entry["lock"]), "")
     if not base or not lock:
-        return None, ""  # refused, the lock where it was read
+        return None, ""  # already refused; a missing lock where it was read
     try:
         recipe = read_recipe({**entry, "base": base, "lock": lock})
     except ValueError as error:
@@ -113,7 +113,7 @@ def _entry(
 
 
 def _base(intent: Mapping[str, Any], entry: Mapping[str, Any], errors: PlanErrors, missing_inputs: PlanErrors) -> str:
-    """The base by its digest: the operator's own, or the recipe's."""
+    """Return the base by its digest: the operator's own, or the recipe's."""
     given = intent.get("firstlight_image_build")
     own = given.get("base") if isinstance(given, Mapping) else None
     known = entry["base"]
@@ -139,7 +139,7 @@ def _base(intent: Mapping[str, Any], entry: Mapping[str, Any], errors: PlanError
 
 
 def _wanted(stack: Mapping[str, Any]) -> dict[str, str]:
-    """Versions the stack pins, by distribution."""
+    """Return the versions the stack pins, by distribution."""
     engine, version = engine_of(stack)
     wanted = {
         engine: version,
@@ -159,7 +159,7 @@ def _refuse(entry: Mapping[str, Any], problem: str, errors: PlanErrors) -> None:
 
 
 def _told(entry: Mapping[str, Any], recipe: Recipe) -> str:
-    """What the plan says of the image, after where it is built."""
+    """Return the plan's description of a built image, which follows the place where it is built."""
     lock = parse_lock(recipe.lock)
     size = f", {lock.wheels_bytes / 1e9:.1f} GB" if lock.wheels_bytes else ""
     day = dt.datetime.fromtimestamp(recipe.epoch, tz=dt.UTC).date().isoformat()

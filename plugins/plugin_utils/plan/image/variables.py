@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan sets for the image: which one, what must be in it, and how it comes to each host."""
+"""The variables for the image: which one, what it must contain, and how it reaches each host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts im
 
 
 def image_variables(resolved: ResolvedIntent, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of the role that brings the image; `addresses` are the hosts' own on the fabric."""
+    """Return the variables of role inference_image; `addresses` are the hosts' own on the fabric."""
     archive = archive_of(resolved.intent)
     ray, lock = added_ray(resolved)
     return {
@@ -45,7 +45,7 @@ def image_variables(resolved: ResolvedIntent, host: HostIntent, addresses: Mappi
 
 
 def image_name(variables: Mapping[str, Any]) -> str:
-    """What every host calls the image; empty without one. What is no pinned reference is refused where it is used."""
+    """Return the image name used on every host; empty without one. An invalid reference is refused where it is used."""
     reference = str(variables["inference_image_reference"] or "")
     try:
         return local_name(reference, str(variables["inference_image_ray"] or "")) if reference else ""
@@ -54,15 +54,15 @@ def image_name(variables: Mapping[str, Any]) -> str:
 
 
 def may_use_ray(profile: Profile) -> bool:
-    """Whether this profile runs on Ray, or moves to one that does by that one variable: then its image has Ray, too.
+    """Whether a profile runs on Ray, or can be exchanged for one that does; its image has Ray in both cases.
 
-    The image follows from the stack: a profile that hangs is left for the other one with what every host has already.
+    The image follows from the stack, so switching from a profile that hangs to the other needs no new image.
     """
     return profile.on_ray or (profile.engine == "vllm" and profile.several_hosts)
 
 
 def added_ray(resolved: ResolvedIntent) -> tuple[str, str]:
-    """The Ray that is added to the image, with its lock; both empty where the image has its own, or can use none."""
+    """Return the Ray version added to the image, and its lock; both empty if the image has its own or can use none."""
     ray, kind = part(resolved.stack, "ray"), layer_kind(resolved)
     version = text(ray.get("version"))
     if not kind or not version:
@@ -72,19 +72,19 @@ def added_ray(resolved: ResolvedIntent) -> tuple[str, str]:
 
 
 def layer_kind(resolved: ResolvedIntent) -> str:
-    """What the layer with Ray is to have; empty without one."""
+    """Return the kind of the Ray layer; empty without one."""
     ray, profile = part(resolved.stack, "ray"), PROFILES[resolved.serving.profile]
     if not may_use_ray(profile) or not ray.get("added") or ray.get("in_image"):
         return ""
     if profile.spread:
         return SERVE
     monitored = resolved.monitoring is not None and resolved.monitoring.enabled
-    # Nobody reads the metrics of a Ray in a cluster without monitoring: its agent stays out, and so do its ports.
+    # Nobody reads Ray's metrics in a cluster without monitoring: its agent is left out, and so are its ports.
     return METRICS if monitored else ALONE
 
 
 def check_ray_layer(resolved: ResolvedIntent, errors: PlanErrors) -> None:
-    """Refuse a layer whose wheels nobody has pinned, or pinned for another Ray or machine."""
+    """Refuse a Ray layer whose wheels are not pinned, or pinned for another Ray or machine."""
     ray, lock = added_ray(resolved)
     if not ray:
         return
@@ -119,7 +119,7 @@ def _lock_problem(resolved: ResolvedIntent, ray: str, text_of_lock: str) -> str:
 
 
 def required_versions(resolved: ResolvedIntent) -> dict[str, str]:
-    """Engine, Ray where it is used or added, NCCL, CUDA and Python, as far as the stack says them."""
+    """Return the versions of engine, Ray where it is used or added, NCCL, CUDA and Python that the stack specifies."""
     stack = resolved.stack
     engine, version = engine_of(stack)
     wanted = {

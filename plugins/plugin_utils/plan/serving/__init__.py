@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What serves: the engine, its settings, its launch, and who keeps it up."""
+"""The serving part of a plan: the engine, its settings, its launch, and its supervision."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the engine of a plan keeps what it compiles: which directory of the host, and which variables say so."""
+"""The compile cache of a plan's engine: its directory on the host, and the variables that point to it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_i
 
 
 def compile_cache(resolved: ResolvedIntent, variables: Mapping[str, str], engine: str) -> dict[str, Any]:
-    """{path, variables}, or nothing where the operator wants none, or the engine keeps nothing.
+    """Return {path, variables}; empty if the operator wants no cache, or the engine keeps none.
 
-    `variables` are the engine's own (catalog/engines/caches.yml), `engine` what it runs out of: the pinned image's
+    `variables` are the engine's own (catalog/engines/caches.yml), `engine` what it runs from: the pinned image's
     name, or the digest of a virtual environment's lock.
     """
     serving, hardware = resolved.serving, resolved.hardware

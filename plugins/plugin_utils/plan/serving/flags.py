@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags an operator adds to the engine's command line, as words; whether the engine knows them the schema says."""
+"""The flags an operator adds to the engine's command line; the engine's schema decides whether they exist."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ PLANNED_FLAGS = {
     "--headless": "the group head of the inventory",
     "--api-key": "the key file the role generates (a key never stands in a command line)",
 }
-"""Flags the plan or the role writes, and where their value comes from."""
+"""Flags that the plan or the role writes, and where their value comes from."""
 
 
 def read_flags(flags: object, errors: PlanErrors) -> list[str]:
-    """The flags as words; none where they are refused as a whole."""
+    """Return the flags as words; empty if they are refused as a whole."""
     if flags is None:
         return []
     if not isinstance(flags, (list, tuple)) or not all(_is_word(flag) for flag in flags):
@@ -102,7 +102,7 @@ def refuse_planned(name: str, origin: str, errors: PlanErrors) -> None:
 
 
 def _shown(flag: object) -> str:
-    """A word for a message; what may be a secret is not repeated."""
+    """Return a word for a message; a possible secret is not repeated."""
     text = str(flag)
     name = text.replace("=", " ").split(maxsplit=1)[0] if text.strip() else text
     return repr(f"{name} ..." if any(part in text.lower() for part in _SECRET_PARTS) else flag)

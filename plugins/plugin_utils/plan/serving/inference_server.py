@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What serves on a host: one server, one rank of it, or several replicas behind a balancer.
+"""The server of a host: a single server, one rank of it, or several replicas behind a balancer.
 
-A container of the image, beside the Ray node it drives or by itself, or on a single node also a process of a virtual
-environment. Which of them, the profile says (docs/launch.md).
+It runs in a container of the image, next to the Ray node it drives or by itself, or on a single node also as a process
+of a virtual environment. The profile decides which (docs/launch.md).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ DEFAULTS: dict[str, Any] = {
     "inference_server_container": {},
     "inference_server_compile_cache": {},
 }
-"""What the role's defaults say too, for a plan that leaves them out."""
+"""Mirror the role's defaults, for a plan that leaves them out."""
 
 _CACHE = "/var/cache/firstlight"
 _STOP_SECONDS = 30
@@ -101,7 +101,7 @@ _SERVERS: dict[str, Callable[[LaunchDescription, LaunchHost], list[Command]]] = 
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The units, the key's file and, where there are any, the running containers."""
+    """Return the units, their files, the key's file and, where there are any, the running containers."""
     settings = {**DEFAULTS, **variables}
     files = {f"{UNIT_DIRECTORY}/{name}": root_file(text) for name, text in units(settings).items()}
     state: dict[str, Any] = {
@@ -130,7 +130,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def units(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Every unit file of the host, by its name."""
+    """Return every unit file of the host, by its name."""
     written = {
         server_unit(number): _unit(settings, process)
         for number, process in zip(_numbers(settings), servers(settings), strict=True)
@@ -141,12 +141,12 @@ def units(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def answers(settings: Mapping[str, Any]) -> bool:
-    """Whether clients are answered on this host."""
+    """Whether this host answers clients."""
     return _profile(settings).answers(int(settings["inference_server_rank"]))
 
 
 def launch(variables: Mapping[str, Any]) -> list[Command]:
-    """The processes of the host in the foreground; the plan shows what the units run."""
+    """Return the foreground commands of the host's processes; the plan shows them as what the units run."""
     settings = {**DEFAULTS, **variables}
     if not _profile(settings).replicated:
         return servers(settings)
@@ -155,13 +155,13 @@ def launch(variables: Mapping[str, Any]) -> list[Command]:
 
 
 def servers(settings: Mapping[str, Any]) -> list[Command]:
-    """The server, this host's rank of it, or all replicas."""
+    """Return the command of the server, of this host's rank of it, or of all replicas."""
     description, host = _description(settings)
     return _SERVERS[description.profile](description, host)
 
 
 def arguments(settings: Mapping[str, Any]) -> list[str]:
-    """The whole command that runs the first server in the foreground."""
+    """Return the whole command that runs the first server in the foreground."""
     return [*launch(settings)[0]["argv"]]
 
 
@@ -172,7 +172,7 @@ def _numbers(settings: Mapping[str, Any]) -> Sequence[int | None]:
 
 
 def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, LaunchHost]:
-    """What is launched, and this host in it."""
+    """Return the launch description, and this host in it."""
     profile, runtime = _profile(settings), "venv" if _in_venv(settings) else "docker"
     world = int(settings["inference_server_tensor_parallel"]) * int(settings["inference_server_pipeline_parallel"])
     replicas = int(settings["inference_server_replicas"])
@@ -189,7 +189,7 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
         head=hosts[0].name,
         tensor_parallel=int(settings["inference_server_tensor_parallel"]),
         pipeline_parallel=int(settings["inference_server_pipeline_parallel"]),
-        # How they are spread over hosts is Ray's to know, not the server's.
+        # Ray decides how they are spread over hosts, not the server.
         gpus_per_host=replicas * world // (len(hosts) if profile.ranked or profile.spread else 1),
         replicas=replicas,
         listen=str(settings["inference_server_listen"]),
@@ -202,8 +202,8 @@ def _description(settings: Mapping[str, Any]) -> tuple[LaunchDescription, Launch
         shared_memory=str(settings["inference_server_shared_memory"]),
         join_timeout=int(settings["inference_server_join_timeout"]),
         start_timeout=int(settings["inference_server_start_timeout"]),
-        # A rank that compiles while the others have it all in their caches is waited for as long as the start may take:
-        # who is missing, or hangs, is found by others than the ranks (docs/serving.md).
+        # A rank that compiles, while the others have everything cached, is waited for as long as a start may take:
+        # missing or hanging ranks are detected elsewhere (docs/serving.md).
         distributed_timeout=max(DISTRIBUTED_TIMEOUT, int(settings["inference_server_start_timeout"])),
         container=checked_container(settings["inference_server_container"], "inference_server_container"),
         compile_cache=checked(settings["inference_server_compile_cache"], "inference_server_compile_cache"),
@@ -224,7 +224,7 @@ def _profile(settings: Mapping[str, Any]) -> Profile:
 
 
 def _hosts(settings: Mapping[str, Any]) -> tuple[tuple[LaunchHost, ...], LaunchHost]:
-    """All hosts of the launch by rank, and this one."""
+    """Return all hosts of the launch by rank, and this one."""
     own = LaunchHost(
         name="head",
         address=str(settings["inference_server_node_address"]),
@@ -262,7 +262,7 @@ def _by_mpi(settings: Mapping[str, Any]) -> bool:
 
 
 def check_flags(flags: object, engine: str = "vllm") -> list[str]:
-    """The operator's flags as arguments; those the role sets itself are refused."""
+    """Return the operator's flags as arguments; those the role sets itself are refused."""
     if not isinstance(flags, (list, tuple)):
         raise ValueError(f"inference_server_flags is {flags!r}, expected a list of arguments")
     written = [str(flag) for flag in flags]
@@ -289,7 +289,7 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
         return _container_unit(words, process, first=[*first, wait_for_ranks(settings)], waits=waits)
     if not profile.on_ray:
         return _container_unit(words, process, first=first)
-    # Without a list, nobody knows whom to wait for. What deploys replicas waits itself, and goes on without one.
+    # Without a list, it is unknown whom to wait for. Ray Serve waits by itself, and goes on without a missing node.
     waits_for_nodes = settings["inference_server_nodes"] and not profile.spread
     first = [wait_for_ray(settings), *([wait_for_nodes(settings)] if waits_for_nodes else [])]
     return _container_unit(words, process, first=first, waits=waits, beside_ray=True)
@@ -298,7 +298,7 @@ def _unit(settings: Mapping[str, Any], process: Command) -> str:
 def _container_unit(
     description: str, process: Command, *, first: Sequence[Sequence[str]], waits: int = 0, beside_ray: bool = False
 ) -> str:
-    """`first` are commands that must succeed before it starts, which take `waits` seconds at most."""
+    """Render the unit; `first` are commands that must succeed before the start, within `waits` seconds."""
     container = str(process["container"])
     ray = [RAY_UNIT] if beside_ray else []
     return render(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of serving: the server's place, its share of memory, and the engine's settings."""
+"""Read the serving part of an intent: the server's address, its share of memory, and the engine's settings."""
 
 from __future__ import annotations
 
@@ -82,21 +82,21 @@ class Serving:
     served_name: str
     start_timeout: int | None
     flags: tuple[str, ...]
-    """The operator's own, in the engine's words."""
+    """The operator's own flags, in the engine's syntax."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """max_num_seqs and the like, in words that hold for every engine; only what is set."""
+    """max_num_seqs and the like, under engine-independent names; only what is set."""
     engine_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of the engine's settings file, in its own words; only TensorRT-LLM has such a file."""
+    """Further keys of the engine's settings file, under its own names; only TensorRT-LLM has such a file."""
     disk_read_gb_s: float | None = None
-    """At which the weights of a host were seen to be read; None leaves it to the hardware's entry."""
+    """Measured rate at which a host reads its weights; None leaves it to the hardware's entry."""
     compile_cache: bool = True
-    """Whether what the engine compiles is kept on the hosts."""
+    """Whether the engine's compile results are kept on the hosts."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the plan gives the engine because of a known hazard; the operator's own win."""
     memory_share: float | None = None
-    """What the engine looks for when it starts: the share it is told, or its own default; None where nobody knows."""
+    """The share of memory that must be free at start: the one it is given, or its default; None if unknown."""
     memory_overhead: int = 0
-    """Bytes of unified memory that a start takes before the engine looks."""
+    """Bytes of unified memory that a start takes before the engine checks."""
 
 
 def read_serving(
@@ -107,7 +107,7 @@ def read_serving(
     size: int,
     errors: PlanErrors,
 ) -> Serving:
-    """How `size` hosts of this hardware serve the model."""
+    """Read how `size` hosts of this hardware serve the model."""
     serving = read_mapping(intent, "firstlight_serving", SERVING_KEYS, errors)
     numbers = Numbers(serving, errors)
     flags = read_flags(serving.get("flags"), errors)
@@ -173,7 +173,7 @@ def _check_world(
     model: Mapping[str, Any] | None,
     errors: PlanErrors,
 ) -> None:
-    """Every rank has a GPU, and no host is left out; on one host some of its GPUs may stay free."""
+    """Check that every rank has a GPU and no host is left out; on a single host some GPUs may stay unused."""
     each = hardware["gpus"]
     total, world = each * size, tensor * pipeline * replicas
     if world == total or (size == 1 and world < total):
@@ -190,12 +190,12 @@ def _check_world(
 
 
 def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] | None) -> str:
-    """Only sizes that the model can be cut into; without its config nobody knows them."""
+    """Return a remedy with sizes that the model can be cut into; without its config these are unknown."""
     config = (model or {}).get("config")
     shape = read_config(config, "", PlanErrors()) if config else None
     found = [ways_out(shape, place, pipeline)] if shape is not None else []
     replicas = place.gpus // (tensor * pipeline)
-    # Of a profile with replicas each lies within a host, also when it is the only one.
+    # In a profile with replicas each replica lies within a host, even if it is the only one.
     within = tensor * pipeline <= place.gpus_per_host and place.gpus_per_host % tensor == 0
     if place.replicas > 1 and replicas and within and replace(place, replicas=replicas).holds(tensor, pipeline):
         found.append(f"set firstlight_serving.replicas to {replicas}")
@@ -206,10 +206,10 @@ def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] 
 def _utilisation(
     serving: Mapping[str, Any], hardware: Mapping[str, Any] | None, flags: Sequence[str], errors: PlanErrors
 ) -> float | None:
-    """The share of memory to take; None leaves it to the engine.
+    """Return the share of memory to take; None leaves it to the engine.
 
-    On unified memory the engine's own default would take what the operating system needs, so there the default is what
-    follows from the profile. A cache of a size of its own decides the share itself, once it is known what it takes.
+    On unified memory the engine's own default would take what the operating system needs, so the default there follows
+    from the profile. A cache of explicit size determines the share itself, once its needs are known.
     """
     value = serving.get("gpu_memory_utilization")
     if value is None:
@@ -230,5 +230,5 @@ def _utilisation(
             f"{hardware['name']} {above_ceiling(hardware)}",
             f"set firstlight_serving.gpu_memory_utilization to {hardware['utilisation_ceiling']:g} or less",
         )
-        return float(hardware["utilisation_ceiling"])  # so that everything else is checked, too
+        return float(hardware["utilisation_ceiling"])  # so that everything else is still checked
     return float(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what was decided to the launch description, and the check of its flags against the pinned engine's schema."""
+"""Build the launch description from a resolved intent, and check its flags against the pinned engine's schema."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ERRORS = {
 
 
 def memory_share(resolved: ResolvedIntent) -> float | None:
-    """The share of memory as the engine counts it: SGLang's has no activations and no CUDA graphs in it."""
+    """Return the share of memory as the engine counts it: SGLang's excludes activations and CUDA graphs."""
     serving, hardware = resolved.serving, resolved.hardware
     memory = hardware.get("os_visible_mib" if hardware.get("unified") else "memory_mib")
     if serving.utilisation is None or engine_of(resolved.stack)[0] != "sglang" or not memory:
@@ -107,13 +107,13 @@ def _describe(resolved: ResolvedIntent, hosts: Sequence[LaunchHost], **more: Any
 
 
 def engine_flags(resolved: ResolvedIntent) -> list[str]:
-    """What the operator's settings and flags are on the engine's command line."""
+    """Return the operator's settings and flags as words of the engine's command line."""
     described = _describe(resolved, [LaunchHost(resolved.head.name)])
     return [*settings_arguments(described), *described.flags]
 
 
 def engine_settings(resolved: ResolvedIntent) -> dict[str, Any]:
-    """What the operator's settings are in the engine's settings file; nothing for an engine without one."""
+    """Return the operator's settings as the engine's settings file; empty for an engine without one."""
     document = settings_document(_describe(resolved, [LaunchHost(resolved.head.name)]))
     merge_settings(document, resolved.serving.engine_settings)
     return document
@@ -125,7 +125,7 @@ def launch(
     roles: Mapping[str, Mapping[str, Any]],
     errors: PlanErrors,
 ) -> dict[str, list[Command]]:
-    """Every host's commands. `nodes` say how the ranks reach each other, `roles` are each host's role variables.
+    """Return every host's commands. `nodes` say how the ranks reach each other, `roles` are each host's role variables.
 
     They are rendered by the roles' own functions, so that the plan shows what the units run.
     """
@@ -152,11 +152,11 @@ def launch(
     try:
         return {host.name: _of_roles(roles[host.name]) for host in resolved.hosts}
     except (KeyError, TypeError, ValueError, AttributeError):
-        return {}  # refused where the same variables are made a state
+        return {}  # refused where the same variables are turned into a state
 
 
 def _environment(variables: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the ranks of a host get, the operator's own among it."""
+    """Return the environment of a host's ranks, including the operator's own variables."""
     ray, server = variables["ray_cluster"], variables["inference_server"]
     if ray:
         return dict(ray.get("ray_cluster_environment") or {})
@@ -176,9 +176,9 @@ def check_engine(
     planner_context: PlannerContext,
     errors: PlanErrors,
 ) -> None:
-    """Every flag of every command against the pinned engine's own schema, and the environment against what is gone.
+    """Check every flag of every command against the pinned engine's schema, and the environment for obsolete variables.
 
-    Without commands, because something else is refused, the operator's own settings and flags are checked.
+    If there are no commands, because something else is refused, the operator's own settings and flags are checked.
     """
     name, version = engine_of(stack)
     try:
@@ -207,7 +207,7 @@ def check_engine(
         tuple(command["engine_argv"])
         for one in launched.values()
         for command in one
-        # A container that only waits for the head's MPI has no command of the engine's.
+        # A container that only waits for the head's MPI runs no engine command.
         if command["name"].startswith("server") and command["engine_argv"]
     )
     for argv in rendered or [tuple(_without_launch(name, version, serving))]:
@@ -228,7 +228,7 @@ def check_engine(
 
 
 def _without_launch(engine: str, version: str | None, serving: Serving) -> list[str]:
-    """What the operator's settings and flags are to this engine, as far as they can be said in its words."""
+    """Return the operator's settings and flags for this engine, as far as it can express them."""
     if engine != PROFILES[serving.profile].engine:
         return ["/model", *serving.flags]
     settings = {
@@ -248,7 +248,7 @@ def _without_launch(engine: str, version: str | None, serving: Serving) -> list[
 
 
 def _check_planned(schema: EngineSchema, flags: Sequence[str], errors: PlanErrors) -> None:
-    """Refuse a flag that the plan writes, under whatever name the engine has for it."""
+    """Refuse a flag that the plan writes, under any of the engine's names for it."""
     for use in written(schema, flags).uses:
         for name in use.flag.names if use.flag else ():
             if name in PLANNED_FLAGS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings file that a launch writes, against the pinned engine's own schema of it."""
+"""Check the settings file of a launch against the pinned engine's schema."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_settings_file(
     planner_context: PlannerContext,
     errors: PlanErrors,
 ) -> None:
-    """Every key of the file as it is written; without commands, because something else is refused, the operator's."""
+    """Check every key of the rendered file; if there are no commands because of another error, the operator's keys."""
     own = serving.engine_settings
     if engine != WITH_FILE or PROFILES[serving.profile].engine != WITH_FILE:
         if own:
@@ -71,7 +71,7 @@ def check_settings_file(
 
 
 def _documents(launched: Mapping[str, Sequence[Command]]) -> list[Any]:
-    """The different files that the hosts get; usually one."""
+    """Return the distinct files that the hosts get; usually one."""
     texts = {
         str(command["files"][TENSORRT_SETTINGS_PATH])
         for commands in launched.values()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the engine is launched: what an intent asks for, or what is usual for its stack on so many hosts."""
+"""Choose the launch profile: what an intent asks for, or the default for its stack and number of hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERRORS = {
 def read_profile(
     serving: Mapping[str, Any], stack: Mapping[str, Any] | None, size: int, errors: PlanErrors
 ) -> tuple[str, str]:
-    """Profile and runtime: what is asked for, or what is usual for this stack on so many hosts."""
+    """Read profile and runtime, with defaults for this stack and number of hosts."""
     usual = _usual_profile(stack, size)
     profile = serving.get("profile") or usual
     if not isinstance(profile, str) or profile not in PROFILES:
@@ -50,13 +50,13 @@ def read_profile(
 
 
 def _words(**limits: bool) -> str:
-    """The profiles with these limits, in a sentence."""
+    """Return the profiles with these limits, as a phrase for a sentence."""
     found = [name for name, one in PROFILES.items() if all(getattr(one, key) == is_ for key, is_ in limits.items())]
     return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
 
 
 def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
-    """How this stack's engine is launched on so many hosts, unless somebody says otherwise."""
+    """Return the default profile of this stack's engine for this number of hosts."""
     if stack is None:
         return "vllm-ray" if size > 1 else "vllm-single"
     engine, _ = engine_of(stack)
@@ -70,7 +70,7 @@ def _usual_profile(stack: Mapping[str, Any] | None, size: int) -> str:
 
 
 def check_replicas(replicas: int, profile: str, errors: PlanErrors) -> int:
-    """How many servers are behind one address; more than one only in the profile for it."""
+    """Return the number of servers behind one address; more than one only in a profile that supports it."""
     if PROFILES[profile].several_servers or replicas == 1:
         return replicas
     errors.add(
@@ -83,6 +83,6 @@ def check_replicas(replicas: int, profile: str, errors: PlanErrors) -> int:
 
 
 def usual_replicas(profile: str, size: int) -> int:
-    """How many servers a profile has, unless somebody says otherwise: with ray-serve one a host."""
+    """Return the default number of servers of a profile: one per host with ray-serve."""
     known = PROFILES[profile]
     return size if known.spread else 2 if known.replicated else 1

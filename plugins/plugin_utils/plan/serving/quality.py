@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of answers: whether a change of model or stack waits for them, and how far they may move."""
+"""Read the quality part of an intent: whether a change of model or stack is gated by answers, and the limits."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class Quality:
     """How answers are assessed."""
 
     gate: bool | None = None
-    """Whether a change waits for them; None: where answers of the model were accepted."""
+    """Whether a change is gated; None gates it where answers of the model were accepted."""
     limits: Mapping[str, float] = field(default_factory=dict)
-    """In place of the catalog's, for every kind of change."""
+    """Limits that replace the catalog's, for every kind of change."""
 
     def is_wanted(self, *, accepted: bool) -> bool:
-        """Whether a change waits for answers; `accepted`: whether there are any to compare with."""
+        """Whether a change is gated; `accepted` says whether there are answers to compare with."""
         return accepted if self.gate is None else self.gate
 
     def limits_of(self, usual: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-        """The catalog's limits with those of the intent in them."""
+        """Return the catalog's limits, overridden by those of the intent."""
         return {kind: {**limits, **self.limits} for kind, limits in usual.items()}
 
 
 def read_quality(intent: Mapping[str, Any], errors: PlanErrors) -> Quality:
-    """What firstlight_quality says, with an error for each value that cannot be used."""
+    """Read firstlight_quality and report an error for each invalid value."""
     given = read_mapping(intent, _NAME, QUALITY_KEYS, errors)
     gate = given.get("gate")
     if gate is not None and not isinstance(gate, bool):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node of the Ray cluster: a unit that runs Ray out of the engine's own image, bound to the fabric."""
+"""The desired state of a Ray node: a unit that runs Ray from the engine's own image, bound to the fabric."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.ray impo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.templates import render
 
 HEAD_SECONDS = 180
-"""How long a worker waits for its head to take connections."""
+"""How long a worker waits for its head to accept connections."""
 STARTING = 120
-"""Seconds a unit may take to be started, on top of what it waits for by itself."""
+"""Seconds a unit may take to start, on top of its own waits."""
 _STOP_SECONDS = 20
 UNIT_PATH = f"{UNIT_DIRECTORY}/{RAY_UNIT}"
 
@@ -43,11 +43,11 @@ DEFAULTS: dict[str, Any] = {
     "ray_cluster_container": {},
     "ray_cluster_compile_cache": {},
 }
-"""What the role's defaults say too, for a plan that leaves them out."""
+"""Mirror the role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The unit, the token and the running container."""
+    """Return the unit, the token and the running container."""
     settings = {**DEFAULTS, **variables}
     is_head = bool(settings["ray_cluster_is_head"])
     return {
@@ -61,7 +61,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def launch(variables: Mapping[str, Any]) -> Command:
-    """The process that runs a Ray node in the foreground; the plan shows what the unit runs."""
+    """Return the command that runs a Ray node in the foreground; the plan shows it as what the unit runs."""
     settings = {**DEFAULTS, **variables}
     node = RayNode(
         image=str(settings["ray_cluster_image"]),
@@ -85,12 +85,12 @@ def launch(variables: Mapping[str, Any]) -> Command:
 
 
 def arguments(settings: Mapping[str, Any]) -> list[str]:
-    """The whole command that runs a Ray node in the foreground."""
+    """Return the whole command that runs a Ray node in the foreground."""
     return [*launch(settings)["argv"]]
 
 
 def unit(settings: Mapping[str, Any]) -> str:
-    """The unit file of this node."""
+    """Render the unit file of this node."""
     is_head, process = bool(settings["ray_cluster_is_head"]), launch(settings)
     container = str(process["container"])
     return render(
@@ -112,11 +112,11 @@ def unit(settings: Mapping[str, Any]) -> str:
 
 
 def wait_for_head(settings: Mapping[str, Any]) -> list[str]:
-    """Wait until the head takes connections: a worker that comes earlier gives up by itself, and says less."""
+    """Return a command that waits for the head's port: a worker started earlier gives up with a vaguer error."""
     address, port = str(settings["ray_cluster_head_address"]), int(settings["ray_cluster_port"])
     place = endpoint(address, port)
-    # Nothing but a shell is needed on the host for it.
+    # This needs nothing but a shell on the host.
     asked = f"until true 2>/dev/null >/dev/tcp/{address}/{port}; do sleep 1; done"
-    # Not 1: to systemd that is a plain stop here, also of a command before the main one, and it would go on.
+    # Not 1: systemd treats that as a clean stop here, even in a command before the main one, and would go on.
     told = f"echo 'the head at {place} takes no connection after {HEAD_SECONDS} s' >&2; exit 69"
     return ["/bin/sh", "-c", f"timeout {HEAD_SECONDS} bash -c '{asked}' 2>/dev/null || {{ {told}; }}"]

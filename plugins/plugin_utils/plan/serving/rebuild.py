@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine has to make anew when its shards or its weights change: for whoever waits for the start after it."""
+"""Describe what an engine has to redo when its shards or weights change, since that prolongs the next start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CACHE = "TLLM_AUTOTUNER_CACHE_PATH"
 
 
 def standing_notes(profile: str) -> list[str]:
-    """What a plan says of changes to come, for the engine of which people expect that it builds something."""
+    """Return a note on future changes, for the engine that people expect to build engine files."""
     known = PROFILES.get(profile)
     if known is None or known.engine != "tensorrt-llm":
         return []
@@ -32,9 +32,9 @@ def standing_notes(profile: str) -> list[str]:
 
 
 def rebuild_notes(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
-    """Sentences on what changes for the ranks, from what a head was set up for to its plan; none where nothing does.
+    """Return sentences on what changes for the ranks, from the head's current setup to its plan; empty if nothing does.
 
-    `seen` is what serving_status found on the head. Weights are quantised as their checkpoint is, so that another
+    `seen` is what serving_status found on the head. Weights are quantised as their checkpoint is, so another
     quantisation is another model.
     """
     server = (plan.get("roles") or {}).get("inference_server") or {}

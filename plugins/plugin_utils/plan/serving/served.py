@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan serves, and where: the first thing that its reader asks."""
+"""Summarise what a plan serves, and where: the first thing its reader asks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts im
 
 
 def served(resolved: ResolvedIntent, roles: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Model, engine, parallelism and addresses; `roles` are the variables of the head's roles."""
+    """Return model, engine, parallelism and addresses; `roles` are the variables of the head's roles."""
     model, serving, front = resolved.model, resolved.serving, roles.get("endpoint")
     engine, version = engine_of(resolved.stack)
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of firstlight_serving: of the right kind, or refused."""
+"""Read and validate the plain values of firstlight_serving."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SPECULATIVE_KEYS = ("method", "tokens")
 
 
 def read_count(text: str) -> int:
-    """A number that may end in k, m or g (1,000 and so on) or in K, M or G (1,024 and so on), as engines take it.
+    """Parse a number that may end in k, m or g (1,000 and so on) or in K, M or G (1,024 and so on), as engines take it.
 
-    Raises ValueError for a text that is none.
+    Raises ValueError for any other text.
     """
     power = "kmg".find(text[-1:].lower()) + 1 if text else 0
     if not power:
@@ -28,14 +28,14 @@ def read_count(text: str) -> int:
 
 
 class Numbers:
-    """Reads the plain values of a mapping, and refuses what is of another kind."""
+    """Reads the plain values of a mapping, and refuses values of another type."""
 
     def __init__(self, serving: Mapping[str, Any], errors: PlanErrors) -> None:
         self._serving = serving
         self._errors = errors
 
     def optional(self, key: str, span: tuple[int, int]) -> int | None:
-        """A whole number, or nothing where it is not set or refused."""
+        """Return a whole number, or None where it is not set or refused."""
         value = self._serving.get(key)
         least, most = span
         if value is None:
@@ -46,7 +46,7 @@ class Numbers:
         return value
 
     def count(self, key: str, span: tuple[int, int]) -> int | None:
-        """As `optional`, also with a letter for thousands, as 128k."""
+        """Like `optional`, but also accepts a suffix for thousands, as 128k."""
         value = self._serving.get(key)
         if isinstance(value, str) and value[-1:].isalpha():
             with contextlib.suppress(ValueError):
@@ -59,12 +59,12 @@ class Numbers:
         return self.optional(key, span)
 
     def whole(self, key: str, default: int, span: tuple[int, int]) -> int:
-        """A whole number."""
+        """Return a whole number."""
         value = self.optional(key, span)
         return default if value is None else value
 
     def rate(self, key: str, most: float) -> float | None:
-        """A number above 0, or nothing."""
+        """Return a number above 0, or None."""
         value = self._serving.get(key)
         if value is None:
             return None
@@ -74,7 +74,7 @@ class Numbers:
         return float(value)
 
     def word(self, key: str) -> str | None:
-        """One word, or nothing."""
+        """Return one word, or None."""
         value = self._serving.get(key)
         if value is None or (isinstance(value, str) and value.split() == [value]):
             return value
@@ -82,7 +82,7 @@ class Numbers:
         return None
 
     def truth(self, key: str) -> bool | None:
-        """True or false, or nothing."""
+        """Return true or false, or None."""
         value = self._serving.get(key)
         if value is None or isinstance(value, bool):
             return value
@@ -99,7 +99,7 @@ class Numbers:
 
 
 def read_speculative(serving: Mapping[str, Any], errors: PlanErrors) -> dict[str, Any] | None:
-    """{method, tokens}, or nothing."""
+    """Return {method, tokens}, or None."""
     value = serving.get("speculative")
     if value is None:
         return None
@@ -126,7 +126,7 @@ def read_speculative(serving: Mapping[str, Any], errors: PlanErrors) -> dict[str
 
 
 def read_engine_settings(serving: Mapping[str, Any], errors: PlanErrors) -> dict[str, Any]:
-    """Keys of the engine's settings file; whether the engine knows them, its schema says."""
+    """Read keys of the engine's settings file; its schema decides later whether the engine knows them."""
     value = serving.get("engine_settings")
     if value is None:
         return {}
@@ -152,7 +152,7 @@ def read_engine_settings(serving: Mapping[str, Any], errors: PlanErrors) -> dict
 
 
 def _strange(value: Any, where: str) -> str:
-    """Where something stands that is no plain data: YAML reads 2026-11-16 as a day."""
+    """Return the path of a value that is not plain data, such as a date (2026-11-16 in YAML); empty if none."""
     if isinstance(value, Mapping):
         return next((found for key, one in value.items() if (found := _strange(one, f"{where}.{key}"))), "")
     if isinstance(value, (list, tuple)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a start may take, and from what that follows: bytes of weights, a rate of reading, an allowance to compile.
+"""Compute how long a start may take, from bytes of weights, a read rate, and an allowance to compile.
 
-Pure. What is not known is taken from the slow side: a limit that is too long costs a wait where an engine hangs in a
-way that nobody sees; one that is too short ends every start of a cluster that would have served.
+Pure. Unknown values are assumed pessimistically: a limit that is too long costs a wait where an engine hangs
+unnoticed; one that is too short ends every start of a cluster that would have served.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 
 MIB = 1 << 20
 LONGEST = 86_400
-"""Seconds that a start can be given."""
+"""Longest limit of a start, in seconds."""
 BEYOND = 600
-"""Seconds beyond the limit of one start that who waits for a restart has: the former epoch stops first, Ray joins."""
+"""Seconds that a wait for a restart adds to the limit of a start: the former epoch stops first, then Ray joins."""
 
 COMPUTED = "computed"
 BY_HAND = ("firstlight_serving.start_timeout", "inference_server_start_timeout", "supervisor_start_timeout")
-"""Where an operator may set the limit, from the general to the particular: the last one that is set holds."""
+"""Variables with which an operator may set the limit, from general to specific: the last one that is set applies."""
 
 
 @dataclass(frozen=True)
 class Startup:
-    """The limit of a start with its parts, for the plan and for whoever reads it."""
+    """The limit of a start with its parts."""
 
     weights_bytes_per_rank: int
     weights_from: str
-    """What says how many: fit, the size of the files, or the memory of the GPUs where nobody knows."""
+    """Source of the figure: fit, the size of the files, or the memory of the GPUs if nothing else is known."""
     ranks_per_host: int
     weights_bytes_per_host: int
     disk_read_gb_s: float
@@ -44,24 +44,24 @@ class Startup:
     compile_s: int
     computed_s: int
     limit_s: int
-    """What holds."""
+    """The limit that applies."""
     limit_from: str
     """`computed`, or the variable with which the operator has set it."""
     progress_timeout_s: int
-    """Without any progress for so long, a start is ended earlier."""
+    """A start without any progress for this long is ended earlier."""
     wait_s: int
     """How long a playbook waits for a restart."""
     first_s: int | None = None
-    """What a first start probably takes; None where the model's dimensions are not known."""
+    """Estimated duration of a first start; None where the model's dimensions are not known."""
     later_s: int | None = None
-    """The same of one that finds compiled what it needs."""
+    """Estimated duration of a start that finds a compile cache."""
 
     def document(self) -> dict[str, Any]:
-        """As plain data, every key always there."""
+        """Return plain data with every key present."""
         return asdict(self)
 
     def notes(self) -> list[str]:
-        """What an operator should know of a limit that was set by hand."""
+        """Return a note if a limit set by hand is shorter than the computed one."""
         if self.limit_from == COMPUTED or self.limit_s >= self.computed_s:
             return []
         note = (
@@ -73,15 +73,15 @@ class Startup:
 
 @lru_cache(maxsize=1)
 def _usual() -> Mapping[str, Any]:
-    """For hardware whose entry says nothing of it."""
+    """Load the figures for hardware whose entry has none."""
     document: Mapping[str, Any] = load_yaml(BUILT_IN / "rules" / "startup.yml")
     return document
 
 
 def startup(resolved: ResolvedIntent, fit: Mapping[str, Any] | None, shape: ModelShape | None = None) -> Startup:
-    """The limit of a start of this intent, and what it probably takes.
+    """Compute the limit of a start of this intent, and its likely duration.
 
-    `fit` is what was computed of the memory, where it was; `shape` the model's dimensions, where they are known.
+    `fit` is the memory computation, where there was one; `shape` the model's dimensions, where they are known.
     """
     serving, hardware, hosts = resolved.serving, resolved.hardware, len(resolved.hosts)
     usual = _usual()
@@ -119,7 +119,7 @@ def startup(resolved: ResolvedIntent, fit: Mapping[str, Any] | None, shape: Mode
 def _usually(
     read: float, shape: ModelShape | None, usual: Mapping[str, float], *, kept: bool
 ) -> tuple[int | None, int | None]:
-    """Seconds of a first start and of later ones, to ten of them."""
+    """Estimate the seconds of a first start and of later ones, rounded to tens."""
     if shape is None:
         return None, None
     later = read + usual["boot_s"] + shape.layers * usual["capture_s_per_layer"]
@@ -130,7 +130,7 @@ def _usually(
 
 
 def _weights(resolved: ResolvedIntent, fit: Mapping[str, Any] | None) -> tuple[int, str]:
-    """Bytes of weights that one rank holds, and how that is known."""
+    """Return the bytes of weights that one rank holds, and the source of the figure."""
     computed = (fit or {}).get("weights_bytes_per_gpu")
     if computed:
         return int(computed), "fit"
@@ -143,7 +143,7 @@ def _weights(resolved: ResolvedIntent, fit: Mapping[str, Any] | None) -> tuple[i
 
 
 def _limit(resolved: ResolvedIntent, computed: int) -> tuple[int, str]:
-    """The seconds that hold, and who set them. What is no number, the role itself refuses."""
+    """Return the limit that applies, in seconds, and where it was set. The role itself refuses an invalid number."""
     limit, limit_from = computed, COMPUTED
     given = {BY_HAND[0]: resolved.serving.start_timeout} | {
         name: resolved.head.variables.get(name) for name in BY_HAND[1:]

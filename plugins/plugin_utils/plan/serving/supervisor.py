@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor of a node: one program, what it has to know, and the unit that runs it.
+"""The desired state of a node's supervisor: its program, its configuration, and the unit that runs it.
 
-The units of the engine have no life of their own: the supervisor starts them, in order and on all nodes, and takes all
-of them down when one of them ends (docs/serving.md).
+The units of the engine never start by themselves: the supervisor starts them, in order and on all nodes, and stops all
+of them when one of them ends (docs/serving.md).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TIMING = (
     "start_attempts",
     "stable_after",
 )
-"""The variables of the role that are times and counts of every group; they have the names of the fields."""
+"""Role variables with times and counts that apply to every group; they have the names of the fields."""
 
 DEFAULTS: dict[str, Any] = {
     "supervisor_addresses": {},
@@ -76,11 +76,11 @@ DEFAULTS: dict[str, Any] = {
     "supervisor_start_attempts": 5,
     "supervisor_stable_after": 600,
 }
-"""What the role's defaults say too, for a plan that leaves them out."""
+"""Mirror the role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The program, its configuration, the running unit, and every group of this node serving."""
+    """Return the program, its configuration, the running unit, and every group of this node serving."""
     settings = {**DEFAULTS, **variables}
     document = config(settings)
     files = {
@@ -99,7 +99,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_text(document: Mapping[str, Any]) -> str:
-    """The document with an indent of two. What all nodes of a plan share is laid out once: that is most of it."""
+    """Return the document with an indent of two. Parts that all nodes share, most of it, are formatted once."""
     texts = {name: json.dumps(part) for name, part in document.items()}
     parts = (f'  "{name}": {_laid_out(text) if text[0] in "[{" else text}' for name, text in texts.items())
     return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -111,7 +111,7 @@ def _laid_out(part: str) -> str:
 
 
 def config(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the supervisor of this node reads; only name, address and tokens differ between the nodes of a group."""
+    """Return the configuration of this node's supervisor; within a group, only name, address and tokens differ."""
     head = {
         "name": str(settings["supervisor_head_host"]),
         "address": str(settings["supervisor_head_address"]),
@@ -142,15 +142,15 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
         # Nobody has to reach it.
         head["port"] = 0
         del document["addresses"]
-    # The program would refuse it too, but on the host and after everything else.
+    # The program would refuse it too, but only on the host and after everything else.
     parse_config(document)
     return document
 
 
 def shared_digest(head: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
-    """The digest of what must be the same on all nodes: who belongs to what, and what is served.
+    """Return the digest of what must be the same on all nodes: group membership, and what is served.
 
-    How much memory a node must have free, and how long is waited for what, may be a host's own.
+    The memory a node must have free, and the timeouts, may differ between hosts.
     """
     shared = {
         "head": dict(head),
@@ -166,12 +166,12 @@ def shared_digest(head: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) 
 
 
 def spans_nodes(document: Mapping[str, Any]) -> bool:
-    """Whether any group is on more than one node."""
+    """Whether any group spans more than one node."""
     return any(len(group["nodes"]) > 1 for group in document["groups"])
 
 
 def unit(document: Mapping[str, Any]) -> str:
-    """The unit file."""
+    """Render the unit file."""
     containers = any(one.get("container") for group in document["groups"] for one in group["nodes"][document["node"]])
     after = ["network-online.target", *(["docker.service"] if containers else []), *DRIVER_UNITS]
     return render(
@@ -193,7 +193,7 @@ def _listed(groups: object) -> list[Mapping[str, Any]]:
 
 
 def _group(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """One group as the program reads it, with the settings that the groups of a node have in common."""
+    """Return one group as the program reads it, with the settings that all groups of a node share."""
     known = {"name", "nodes", "probe", "gpus", "cache"}
     if not {"name", "nodes"} <= set(group) <= known:
         raise ValueError(
@@ -225,7 +225,7 @@ def _group(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, A
 
 
 def _number(name: str, settings: Mapping[str, Any]) -> int | float:
-    """A number, also where it was given as `-e name=3`, which is text."""
+    """Convert a number, also from text, as `-e name=3` gives it."""
     try:
         value = float(settings[name])
     except (TypeError, ValueError) as error:
@@ -238,12 +238,12 @@ def _unit(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _image(name: str) -> dict[str, str]:
-    """The image by name, and where its id was written down when it was proven."""
+    """Return the image by name, and the file that recorded its id when it was proven."""
     return {"image": name} | ({"image_proof": proof_path(name)} if is_local_name(name) else {})
 
 
 def _cache(group: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Where the group keeps what it compiles; `cache` is its part of a directory that groups of a node share."""
+    """Return the group's compile cache; `cache` is its part of a directory that the node's groups share."""
     path, own = str(settings["supervisor_compile_cache"]), str(group.get("cache") or "")
     return f"{path}/{own}" if path and own else path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the supervisor of a host is told: its groups, how their servers are asked, and what a start needs."""
+"""The variables of role supervisor: its groups, how their servers are probed, and the limits of a start."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Group = dict[str, Any]
 
 _MIB = 1 << 20
 _BEYOND_JOIN = 120
-"""Seconds a server has beyond its own wait for the nodes: it names who is missing, if it is let."""
+"""Seconds a server gets beyond its own wait for the nodes, so that it can report which of them is missing."""
 
 _WORKER_ATTEMPTS = 100_000
 _WORKER_PAUSE = 30
-"""Starts of a worker of ray-serve, and seconds between two: it fails while its head is away, for days perhaps."""
+"""Start attempts of a ray-serve worker, and seconds between two: it fails while its head is away, perhaps for days."""
 
 _HEAD_OF_RAY, _WORKER_OF_RAY, _SERVER_ON_RAY = range(3)
-"""A worker joins a cluster that is there, and a driver one that is complete."""
+"""Start stages: a worker joins a running cluster, and a driver a complete one."""
 _RANK_OF_MPI, _HEAD_OF_MPI = range(2)
-"""The head's MPI starts the ranks in containers that are there."""
+"""Start stages: the head's MPI starts the ranks in containers that already run."""
 
 
 def supervisor_variables(
@@ -46,7 +46,7 @@ def supervisor_variables(
     roles: Mapping[str, Mapping[str, Any] | None],
     limits: Startup,
 ) -> dict[str, Any]:
-    """The variables of role supervisor; `nodes` has the hosts on the fabric, in order, `roles` what others got.
+    """Return the variables of role supervisor; `nodes` has the hosts on the fabric, `roles` the other roles' variables.
 
     `limits` is how long a start may take.
     """
@@ -58,16 +58,16 @@ def supervisor_variables(
         "supervisor_head_host": resolved.head.name,
         "supervisor_head_address": addresses[resolved.head.name],
         "supervisor_addresses": addresses,
-        # A worker that is a group of its own gets that one below; those of all hosts are long.
+        # A worker that is a group of its own gets that group below; the groups of all hosts are long.
         "supervisor_groups": [] if profile.spread and not host.is_head else supervisor_groups(resolved),
         "supervisor_image": _image(resolved, roles),
         "supervisor_weights": (roles.get("model_weights") or {}).get("model_weights_directory", ""),
         "supervisor_memory_kind": "unified" if resolved.hardware.get("unified") else "discrete",
-        # Where GPUs have memory of their own the page cache is in nobody's way, and makes the next load faster.
+        # Where GPUs have memory of their own, the page cache does no harm and makes the next load faster.
         "supervisor_drop_caches": bool(resolved.hardware.get("unified")),
         "supervisor_weights_bytes": limits.weights_bytes_per_host // (serving.replicas if profile.replicated else 1),
         "supervisor_compile_cache": _cache(roles),
-        # The operator may have told the server's role alone: its supervisor must not end what the role lets load.
+        # The operator may have set it for the server's role alone: its supervisor must not end what the role lets load.
         "supervisor_start_timeout": limits.limit_s,
         # Replicas on other hosts load where this group's supervisor does not see it.
         "supervisor_progress_timeout": limits.limit_s if profile.spread else limits.progress_timeout_s,
@@ -86,10 +86,10 @@ def supervisor_variables(
 
 
 def _by_itself(host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
-    """With ray-serve each host is a group of its own, whose supervisor decides alone.
+    """Return what makes each host a group of its own with ray-serve, whose supervisor decides alone.
 
-    Replicas on the other hosts go on while one is away: it joins their cluster again when it is back, and nobody is
-    taken down for it. A worker is nothing without the head's Ray, so it waits for that one for as long as it takes.
+    Replicas on the other hosts go on while one is away: it rejoins their cluster when it is back, and nobody is stopped
+    for it. A worker is useless without the head's Ray, so it waits for it indefinitely.
     """
     if host.is_head:
         return {}
@@ -103,13 +103,13 @@ def _by_itself(host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]
 
 
 def _told(resolved: ResolvedIntent, name: str, otherwise: int | None) -> int | None:
-    """Seconds that the operator has set for the server; what is no number, the server's own role refuses."""
+    """Return the seconds that the operator has set for the server; an invalid number is left for the role to refuse."""
     value = str(resolved.head.variables.get(name))
     return int(value) if value.isdecimal() else otherwise
 
 
 def supervisor_groups(resolved: ResolvedIntent) -> list[Group]:
-    """What serves together: all hosts of a model that is split over them, or each replica by itself."""
+    """Return the groups that serve together: all hosts of a model that spans them, or each replica by itself."""
     serving, profile = resolved.serving, PROFILES[resolved.serving.profile]
     in_docker = serving.runtime == "docker"
     size = serving.tensor_parallel * serving.pipeline_parallel
@@ -133,10 +133,10 @@ def supervisor_groups(resolved: ResolvedIntent) -> list[Group]:
     if profile.by_mpi and len(resolved.hosts) > 1:
         nodes = {host.name: [server(_HEAD_OF_MPI if host.is_head else _RANK_OF_MPI)] for host in resolved.hosts}
     if profile.on_ray:
-        workers = () if profile.spread else resolved.hosts  # of their own
+        workers = () if profile.spread else resolved.hosts  # the workers are groups of their own
         nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in workers}
         nodes[resolved.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]
-    # A server alone takes the first GPUs; the others of its host may be somebody else's.
+    # A single server takes the first GPUs; the others of its host may be used by somebody else.
     alone = len(resolved.hosts) == 1 and size < resolved.hardware["gpus"]
     own = {"gpus": list(range(size))} if alone else {}
     return [{"name": "server", "nodes": nodes, "probe": _probe(resolved), **own}]
@@ -147,7 +147,7 @@ def _ray(stage: int) -> dict[str, Any]:
 
 
 def _probe(resolved: ResolvedIntent, replica: int | None = None) -> dict[str, Any]:
-    """How the server is asked, on the host on which it answers; a replica by itself, past what is before it."""
+    """Return how the server is probed on its own host; a replica directly, bypassing the balancer."""
     serving, own = resolved.serving, resolved.head.variables
     port, listen = (
         int(own.get("inference_server_port", serving.port)),
@@ -164,14 +164,14 @@ def _probe(resolved: ResolvedIntent, replica: int | None = None) -> dict[str, An
 
 
 def _cache(roles: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Where the engine of this host keeps what it compiles."""
+    """Return the compile cache directory of this host's engine."""
     server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}
     found = ray.get("ray_cluster_compile_cache") or server.get("inference_server_compile_cache") or {}
     return str(found.get("path") or "")
 
 
 def _image(resolved: ResolvedIntent, roles: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """The image that the units of this host run; none where a virtual environment is what runs."""
+    """Return the image that the units of this host run; empty where they run from a virtual environment."""
     if resolved.serving.runtime != "docker":
         return ""
     server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an intent says of the service: the targets that status, dashboard and alerts hold a server against."""
+"""Read the service targets of an intent, against which status, dashboard and alerts compare a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TARGET_KEYS = tuple(_RANGES)
 
 
 def read_targets(intent: Mapping[str, Any], errors: PlanErrors) -> dict[str, float]:
-    """The targets that are set; none of them has a default."""
+    """Return the targets that are set; none of them has a default."""
     given = read_mapping(intent, "firstlight_targets", TARGET_KEYS, errors)
     targets: dict[str, float] = {}
     for name, (least, most, rule, remedy) in _RANGES.items():

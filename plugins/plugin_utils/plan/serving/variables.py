@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What serves on a host: its Ray node and its server, its rank of a server, or its replicas."""
+"""The variables of the roles that serve on a host: its Ray node and its server, rank or replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Node = Mapping[str, Any]
 
 
 def ranks(resolved: ResolvedIntent, nodes: Sequence[Node]) -> list[dict[str, Any]]:
-    """Every host of the cluster by rank, with its address on the fabric; `nodes` are in the inventory's order."""
+    """Return every host by rank, with its address on the fabric; `nodes` are in the inventory's order."""
     hosts = [{"name": host.name, "address": node["address"]} for host, node in zip(resolved.hosts, nodes, strict=True)]
     ordered = sorted(ranked_hosts(hosts, resolved.head.name), key=lambda host: host.rank)
     return [{"name": host.name, "address": host.address} for host in ordered]
@@ -33,7 +33,7 @@ def ray_variables(
     directory: str,
     more: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The variables of role ray_cluster; None for a profile without Ray. `more` are those of its container."""
+    """Return the variables of role ray_cluster; None for a profile without Ray. `more` holds those of its container."""
     if not PROFILES[resolved.serving.profile].on_ray:
         return None
     node, head = nodes[resolved.number_of(host)], nodes[resolved.number_of(resolved.head)]
@@ -62,16 +62,16 @@ def server_variables(
     directory: str,
     more: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The variables of role inference_server; None on a host that runs no server.
+    """Return the variables of role inference_server; None on a host that runs no server.
 
-    `more` are those of its runtime, its limit and its container.
+    `more` holds those of its runtime, its limit and its container.
     """
     serving, node = resolved.serving, nodes[resolved.number_of(host)]
     each = PROFILES[serving.profile].ranked
     if not (each or host.is_head):
         return None
     ordered = ranks(resolved, nodes)
-    # With Ray the devices are told to its nodes, and through them to the ranks; the server passes on what it is told.
+    # With Ray the nodes get the device variables, and the ranks inherit them; the server passes on its own environment.
     environment = {**serving.environment, **(node["environment"] if each else {})}
     return {
         "inference_server_profile": serving.profile,
@@ -97,6 +97,6 @@ def server_variables(
 
 
 def with_own(host: HostIntent, name: str, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's own variables are added to those of the fabric, and win over them."""
+    """Merge the operator's own variables over those of the plan."""
     own = host.variables.get(name)
     return {**planned, **own} if isinstance(own, Mapping) else dict(planned)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver, CUDA toolkit, container runtime and virtual environment of a plan, and where their packages come from."""
+"""The software stack of a plan: driver, CUDA toolkit, container runtime, virtual environment, and package sources."""

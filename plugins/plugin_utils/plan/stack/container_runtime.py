@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker and what it needs for GPUs: exact packages, the daemon's settings, a running service, described GPUs."""
+"""The desired state of Docker with GPUs: pinned packages, daemon settings, a running service, a CDI specification."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TOOLKIT = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
-"""The container toolkit's packages: one release, which its metapackage alone does not ensure."""
+"""The container toolkit's packages: they must be of one release, which its metapackage alone does not ensure."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _RUNTIMES = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
 _WHOLE = ["log-opts"]  # options of another log driver keep Docker from starting
-# The toolkit's own service (since 1.18) describes the GPUs at every boot, in a directory that comes before ours: let it
-# write the same file.
+# The toolkit's own service (since 1.18) writes a CDI specification at every boot, to a directory with precedence over
+# ours: make it write the same file.
 _REFRESH = f"""\
 # Managed by Firstlight (role container_runtime): changes here are overwritten.
 [Service]
@@ -36,7 +36,7 @@ Environment=NVIDIA_CTK_CDI_OUTPUT_FILE_PATH={CDI_FILE}
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Packages at their pins and held, our settings in `daemon.json`, the service enabled and running.
+    """Return pinned and held packages, our settings in `daemon.json`, and the service enabled and running.
 
     With GPUs also the runtime `nvidia`, and a CDI specification for the loaded driver.
     """
@@ -71,7 +71,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sources(variables: Mapping[str, Any], pins: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Where packages come from that the host's own sources do not have; Docker and the toolkit have different ones."""
+    """Validate the package sources besides the host's own; Docker and the toolkit have different ones."""
     sources = variables.get("container_runtime_sources") or []
     if not isinstance(sources, list) or not all(isinstance(one, Mapping) for one in sources):
         raise ValueError(
@@ -99,7 +99,7 @@ def _sources(variables: Mapping[str, Any], pins: Mapping[str, Any]) -> list[dict
 
 
 def _whole_toolkit(names: Iterable[Any], pins: Mapping[str, Any]) -> list[str]:
-    """The packages of a source; the toolkit's four are one release, and naming the first is enough."""
+    """Return the packages of a source; the toolkit's four are one release, so naming the first is enough."""
     listed = dict.fromkeys(str(name) for name in names)
     if TOOLKIT[0] in listed:
         listed |= dict.fromkeys(name for name in TOOLKIT if name in pins)
@@ -107,7 +107,7 @@ def _whole_toolkit(names: Iterable[Any], pins: Mapping[str, Any]) -> list[str]:
 
 
 def _pins(packages: Mapping[str, Any]) -> dict[str, str | None]:
-    """The versions; a toolkit that is pinned is pinned with all its packages."""
+    """Return the versions; if the toolkit is pinned, all its packages are pinned to that version."""
     pins = {str(name): None if version is None else str(version) for name, version in packages.items()}
     versions = {name: pins[name] for name in TOOLKIT if pins.get(name) is not None}
     if len(set(versions.values())) > 1:

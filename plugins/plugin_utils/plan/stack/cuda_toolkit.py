@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CUDA toolkit as one exact set of packages beside the driver, which it never touches."""
+"""The desired state of a CUDA toolkit: one exact set of packages next to the driver, which it never touches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FULL = re.compile(r"^\d+\.\d+(?:\.\d+)?$")
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The set, installed and held, with a compiler that answers for the release; nothing where no set is given."""
+    """Return the set, installed and held, with a compiler of that release; empty where no set is given."""
     version = str(variables["cuda_toolkit_version"] or "")
     pins = _pins(variables["cuda_toolkit_packages"] or {})
     if not pins:
@@ -53,7 +53,7 @@ def _pins(packages: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _release(pins: Mapping[str, str], version: str) -> str:
-    """The release that all names agree on, such as 13.0 of cuda-nvcc-13-0."""
+    """Return the release that all package names agree on, such as 13.0 of cuda-nvcc-13-0."""
     if version and not _FULL.match(version):
         raise ValueError(f"cuda_toolkit_version is {version!r}, expected numbers as in 13.0.3: correct it")
     named_by = {name: f"{found['major']}.{found['minor']}" for name in pins if (found := _RELEASE.search(name))}
@@ -73,7 +73,7 @@ def _release(pins: Mapping[str, str], version: str) -> str:
 
 
 def _compiler(pins: Mapping[str, str], version: str, release: str) -> dict[str, Any]:
-    """What nvcc must say, if the set brings it: not every toolkit for running things does."""
+    """Return the versions nvcc must report, if the set includes it: a toolkit for running alone may not."""
     suffix = release.replace(".", "-")
     toolkit, compiler = pins.get(f"cuda-toolkit-{suffix}"), pins.get(f"cuda-nvcc-{suffix}")
     if version.count(".") == 2 and toolkit and upstream_version(toolkit) != version:

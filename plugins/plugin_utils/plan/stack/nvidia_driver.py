@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NVIDIA driver as one exact set of packages: where it comes from, what keeps it there, and that it runs."""
+"""The desired state of the NVIDIA driver: one exact set of packages, its source and holds, and the running driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEADER = "# Managed by Firstlight (role nvidia_driver): changes here are overwr
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The set, held; with the policy `install` also its source and pins.
+    """Return the package set, held; with the policy `install` also its source and pins.
 
     `nvidia_driver_host` is what only the host knows: whether it has an NVSwitch, its kernel, the driver that is
     installed, how the persistence daemon is started, and packages of that release beside the set. Without it the state
@@ -38,7 +38,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     install = policy == INSTALL
     pins = _pins(variables, bool(host.get("nvswitch")))
     driver = _driver(variables, pins)
-    # Where the driver stays, so does what else is there of its release, and is held with it.
+    # Where the driver stays, other installed packages of its release stay too, and are held with it.
     moving = install and not matches(host.get("installed"), driver)
     names = [*pins, *(() if moving else host.get("related") or ())]
     wanted = dict(pins)
@@ -69,11 +69,11 @@ HOST_VARIABLE = "nvidia_driver_host"
 HOST_VARIANTS: tuple[Mapping[str, Any], ...] = (
     {"nvswitch": True, "persistenced": "/usr/bin/nvidia-persistenced --no-persistence-mode"},
 )
-"""Hosts on which the state names more than on a plain one: an observation looks for all of it."""
+"""Hosts whose state has more items than that of a plain one: an observation covers all of them."""
 
 
 def read_host(observation: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What an observation says of the host as far as the state depends on it; None where it could not be read."""
+    """Return the part of an observation that the state depends on; None where it could not be read."""
     driver = observation.get("driver")
     if not driver:
         return None
@@ -124,7 +124,7 @@ def _versions(packages: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 
 def _version(variables: Mapping[str, Any], packages: Mapping[str, str | None]) -> str | None:
-    """The driver's version: as given, and then the same as the package's, or the package's."""
+    """Return the driver's version: the given one, which must match the package's, or the package's."""
     given = str(variables["nvidia_driver_version"] or "") or None
     package = module_package(packages)
     pinned = packages[package] if package else None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan leaves to be decided on a host: what may be done there, and what it depends on.
+"""List what a plan leaves to be decided on a host: what may be done there, and on which condition.
 
-Pure, and out of the same variables as the roles: a plan that left these out would not show everything that is done.
+Pure, and computed from the same variables as the roles: without this a plan would not show everything that is done.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ HEADERS = "linux-headers-KERNEL"
 def decided_on_host(
     roles: States, desired: Mapping[str, Any], rails: Sequence[Mapping[str, Any]], environment: Mapping[str, str]
 ) -> list[Decision]:
-    """Each with role, `what` it is about, what is done (`does`) and its condition (`when`).
+    """Return the decisions, each with its role, subject (`what`), action (`does`) and condition (`when`).
 
-    `rails` and `environment` are the host's, as paper has them.
+    `rails` and `environment` are the host's, as known before observation.
     """
     return [
         *_driver(roles.get("nvidia_driver") or {}),
@@ -104,7 +104,7 @@ def _present(desired: Mapping[str, Any]) -> Iterator[Decision]:
         units = [
             name
             for name, unit in (state.get("units") or {}).items()
-            # Of a port there is one of ours each, and the port's name may not be known yet.
+            # Every port has its own instance of such a unit, and the port's name may not be known yet.
             if unit.get("if_present") and unit.get("active") is False and "@" not in name
         ]
         if units:

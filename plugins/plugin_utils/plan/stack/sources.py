@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where packages come from: the catalog's sources, with an operator's mirror or directory in their place."""
+"""Resolve package sources: the catalog's, or an operator's mirror or directory that replaces one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Source = dict[str, Any]
 
 
 def key_files(intent: Mapping[str, Any]) -> list[str]:
-    """The files with keys that an intent names, for whoever may read files."""
+    """Return the key files that an intent names, for the caller to read."""
     given = intent.get(VARIABLE)
     listed = given.values() if isinstance(given, Mapping) else ()
     return sorted({one["key_file"] for one in listed if isinstance(one, Mapping) and _is_text(one.get("key_file"))})
@@ -44,7 +44,7 @@ def key_files(intent: Mapping[str, Any]) -> list[str]:
 def read_replacements(
     intent: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], keys: Mapping[str, str], errors: PlanErrors
 ) -> dict[str, Source]:
-    """What stands in the place of the catalog's sources, by name; `keys` are the contents of the key files."""
+    """Read the operator's replacements of catalog sources, by name; `keys` are the contents of the key files."""
     given = intent.get(VARIABLE)
     if given is None:
         return {}
@@ -119,7 +119,7 @@ def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], e
 
 
 def _lists(given: Mapping[str, Any], where: str, errors: PlanErrors) -> Source:
-    """The fields that are lists of texts, or one text; addresses only without passwords."""
+    """Read the fields that are lists of texts, or one text; addresses with passwords are refused."""
     source: Source = {}
     for field in _LISTS:
         value = [given[field]] if _is_text(given.get(field)) else given.get(field)
@@ -141,7 +141,7 @@ def resolve(
     errors: PlanErrors,
     missing_inputs: PlanErrors,
 ) -> Source:
-    """The source of this name as a role takes it; empty where the host's own sources have it, or it was refused."""
+    """Return the named source as a role takes it; empty where the host's own sources suffice, or it was refused."""
     if name not in known:
         errors.add(
             "source.unknown",
@@ -208,7 +208,7 @@ def _repository(
 def _key(
     name: str, entry: Mapping[str, Any], mine: Mapping[str, Any], errors: PlanErrors, missing_inputs: PlanErrors
 ) -> dict[str, Any] | None:
-    """Key and fingerprint, or None where they are missing or do not belong together."""
+    """Return key and fingerprint, or None where they are missing or do not match."""
     key = mine.get("key") if "key" in mine else entry.get("key")
     listed = mine.get("fingerprint") or entry.get("fingerprint") or []
     where = f"{VARIABLE}: {{{name}: {{key_file: FILE}}}}"
@@ -258,7 +258,7 @@ def _has_password(uris: Any, where: str, errors: PlanErrors) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value of the wrong form, which may have an address with a password in it all the same."""
+    """Return a value of invalid form for a message, without passwords in any addresses it contains."""
     return without_credentials(repr(value))
 
 

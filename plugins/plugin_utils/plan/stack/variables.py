@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stack release says of driver, CUDA toolkit, container runtime and virtual environment, for the roles."""
+"""The variables of the stack roles: driver, CUDA toolkit, container runtime and virtual environment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TOOLKIT_PACKAGE = "nvidia-container-toolkit"
 
 
 def stack_variables(resolved: ResolvedIntent, given: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:
-    """The variables of the roles that install a stack; None where the stack has nothing for one.
+    """Return the variables of the roles that install a stack; None where the stack has nothing for a role.
 
-    `given` are the operator's own, which are merged later: a set of the operator's own needs the role, too.
+    `given` are the operator's own variables, which are merged later: a package set of theirs needs the role, too.
     """
     return {
         "nvidia_driver": _driver(resolved, given),

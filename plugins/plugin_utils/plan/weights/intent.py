@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an intent takes the weights from, a hub or a directory of the head, and which files of them."""
+"""Read the weights part of an intent: a hub or a directory of the head as the source, and which files to take."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ERRORS = {
 }
 
 TOKENS = ("model_weights_token", "model_weights_token_path")
-"""Variables of the role that give an access token of the hub."""
+"""Role variables that give an access token of the hub."""
 
 
 def check_weights_source(intent: Mapping[str, Any], errors: PlanErrors) -> None:
-    """Refuse what is not the absolute path of a directory."""
+    """Refuse a weights source that is not the absolute path of a directory."""
     given = intent.get("firstlight_weights_source")
     if given is not None and not (isinstance(given, str) and given.startswith("/")):
         errors.add(
@@ -41,7 +41,7 @@ def check_weights_source(intent: Mapping[str, Any], errors: PlanErrors) -> None:
 def check_weights_pin(
     intent: Mapping[str, Any], stack: Mapping[str, Any] | None, model: Mapping[str, Any] | None, errors: PlanErrors
 ) -> None:
-    """Refuse a pin that is no digest, and a hub that anybody can answer for where there is no pin."""
+    """Refuse a pin that is not a digest, and a hub over plain http where there is no pin."""
     pin = str((model or {}).get("contents") or "")
     if pin and not (pin.startswith("sha256:") and is_hexadecimal(pin.removeprefix("sha256:"), 64)):
         errors.add(
@@ -63,7 +63,7 @@ def check_weights_pin(
 def check_token(
     intent: Mapping[str, Any], model: Mapping[str, Any] | None, hosts: Sequence[HostIntent], missing_inputs: PlanErrors
 ) -> list[str]:
-    """What to know of a gated model; where no token is given for a host that fetches it, that is to be supplied."""
+    """Return a note on a gated model; a missing token for a host that fetches it is reported as a missing input."""
     if not (model or {}).get("gated") or intent.get("firstlight_weights_source"):
         return []
     shared = bool(intent.get("firstlight_fabric"))
@@ -82,7 +82,7 @@ def check_token(
 
 
 def check_model_files(intent: Mapping[str, Any], model: Mapping[str, Any] | None, errors: PlanErrors) -> None:
-    """Refuse what is no list of patterns, in the inventory or in the model's entry."""
+    """Refuse file selections that are not lists of patterns, in the inventory or in the model's entry."""
     given = read_mapping(intent, "firstlight_model_files", LISTS, errors)
     own = (model or {}).get("files") or {}
     for where, lists in (("firstlight_model_files", given), (f"models/{(model or {}).get('name')}.yml files", own)):

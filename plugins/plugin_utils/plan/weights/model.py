@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which model an intent names: an entry of the catalog, another name of one, or any repository with its config.json."""
+"""Find the model of an intent: a catalog entry, an alias of one, or any repository with its config.json."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ERRORS = {
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 REVISION_TO_SUPPLY = "REVISION-TO-SUPPLY"
-"""Stands in a plan for the commit that only the operator knows; nothing is run with it."""
+"""Placeholder in a plan for a commit that only the operator knows; nothing is run with it."""
 
 
 def find_model(
     models: Mapping[str, Mapping[str, Any]], name: object, config: Mapping[str, Any] | None, errors: PlanErrors
 ) -> tuple[Mapping[str, Any] | None, list[str]]:
-    """The model's entry, and what the operator should know about the name; `config` replaces the entry's own."""
+    """Return the model's entry and notes about its name; `config` replaces the entry's own."""
     if not isinstance(name, str) or not name:
         return None, []  # refused as missing
     entry, note = find_entry(models, name)
@@ -55,7 +55,7 @@ def find_model(
 def read_revision(
     intent: Mapping[str, Any], model: Mapping[str, Any] | None, errors: PlanErrors, missing_inputs: PlanErrors
 ) -> str:
-    """The commit of the weights: refused when it is none, to be supplied when nobody gave one."""
+    """Return the commit of the weights; an invalid one is refused, an unset one is a missing input."""
     if model is None:
         return REVISION_TO_SUPPLY
     revision = intent.get("firstlight_model_revision", model.get("revision"))

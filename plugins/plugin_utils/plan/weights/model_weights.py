@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model's files at one revision, every byte verified."""
+"""The desired state of the model's files: one revision, every byte verified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.file_se
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """A verified snapshot of the repository at the revision in the directory. Raises ValueError for no selection."""
+    """Return a verified snapshot of the revision in the directory. Raises ValueError for an invalid file selection."""
     selection = variables.get("model_weights_files") or {}
     read_selection(selection)
     return {
@@ -18,7 +18,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
             str(variables["model_weights_directory"]): {
                 "repository": str(variables["model_weights_repository"]),
                 "revision": str(variables["model_weights_revision"]),
-                # Without one every file of the revision is brought.
+                # Without a selection every file of the revision is fetched.
                 **({"selection": dict(selection)} if selection else {}),
                 **{
                     name: str(pin)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan sets for the weights: which, from where, and how they come to each host."""
+"""The variables for the weights: which model, from where, and how they reach each host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WEIGHTS_ENDPOINT = "https://huggingface.co"
 
 
 def weights_variables(resolved: ResolvedIntent, host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of the role that brings the weights; `addresses` are the hosts' own on the fabric."""
+    """Return the variables of role model_weights; `addresses` are the hosts' own on the fabric."""
     intent, repository = resolved.intent, resolved.model["repository"]
     root = str(intent.get("firstlight_model_root") or MODEL_ROOT).rstrip("/")
     return {
@@ -45,9 +45,9 @@ def weights_variables(resolved: ResolvedIntent, host: HostIntent, addresses: Map
 
 
 def share_variables(role: str, resolved: ResolvedIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
-    """Where the head shares, and the addresses of those it shares with, who come before everybody else.
+    """Return the address at which the head shares files, and the hosts it serves first, with their addresses.
 
-    One host has nobody to give anything to, and without a fabric nobody is given it.
+    A single host has nobody to share with, and without a fabric nothing is shared.
     """
     shares = len(resolved.hosts) > 1 and bool(resolved.fabric.rails)
     others = dict(addresses)
@@ -59,7 +59,7 @@ def share_variables(role: str, resolved: ResolvedIntent, addresses: Mapping[str,
 
 
 def weights_notes(resolved: ResolvedIntent) -> list[str]:
-    """What the operator should know of the files that are brought."""
+    """Return a note if the load format is unknown, as it decides which files are fetched."""
     note = unknown_load_format(load_rules(), *engine_of(resolved.stack), _load_format(resolved))
     return [note] if note else []
 
