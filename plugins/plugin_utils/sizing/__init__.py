@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fits, how it may be split, and how fast it will be."""
+"""Sizing: what fits, how it may be split, and how fast it will be."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast it will be, and what the numbers advise."""
+"""Expected performance, and the advice that follows from it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensor-parallel size and how many replicas suit a workload, with the numbers that decide it."""
+"""Recommend a tensor-parallel size and a number of replicas for a workload, with the numbers that decide it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LONG_STREAMS = 32
 WORKLOADS = ("chat", "batch", "long-context", "latency")
 
 TIE = 1.05
-"""Differences below this are smaller than the model's error: the second criterion decides."""
+"""Differences below this ratio are smaller than the model's error: the second criterion decides."""
 
 LOW, HIGH = 0.65, 1.2
 """Published single-stream figures lie between these shares of the model's (the table in docs/advice.md)."""
@@ -48,7 +48,7 @@ SHORT_CONTEXT = 2048
 """Tokens of context at which the expected speed is stated."""
 
 LONGEST = 2**30
-"""No model has a context near this; a figure beyond it comes from a broken file and must not break the arithmetic."""
+"""No model has a context near this; a larger figure comes from a broken file and must not break the arithmetic."""
 
 _FIGURES = (
     "concurrency",
@@ -61,7 +61,7 @@ _FIGURES = (
 )
 
 
-def advise(  # noqa: PLR0913 - each is a setting of its own, all by name
+def advise(  # noqa: PLR0913 - independent settings, all passed by name
     load: ModelLoad,
     hardware: Mapping[str, Any],
     *,
@@ -75,9 +75,10 @@ def advise(  # noqa: PLR0913 - each is a setting of its own, all by name
     rdma: bool | None = None,
     speculation: Speculation | None = None,
 ) -> list[dict[str, Any]]:
-    """One recommendation a workload, with every option that was weighed.
+    """Return one recommendation per workload, with every option considered.
 
-    `rails` are the fabric ports of a host in use (None: all that add up), `rdma` whether by RDMA (None: as they can).
+    `rails` is the number of fabric ports in use per host (None: all that add bandwidth), `rdma` whether RDMA is used
+    (None: as the hardware can).
     """
     missing = missing_figures(hardware)
     if missing:
@@ -92,7 +93,7 @@ def advise(  # noqa: PLR0913 - each is a setting of its own, all by name
     return [_recommend(load, cluster, found, one.within(context)) for one in (CHAT, BATCH, long, LATENCY)]
 
 
-def expected(  # noqa: PLR0913 - each is a setting of its own, all by name
+def expected(  # noqa: PLR0913 - independent settings, all passed by name
     load: ModelLoad,
     hardware: Mapping[str, Any],
     *,
@@ -104,7 +105,7 @@ def expected(  # noqa: PLR0913 - each is a setting of its own, all by name
     rdma: bool | None = None,
     speculation: Speculation | None = None,
 ) -> dict[str, Any]:
-    """The speed of a single stream to expect of a plan, as a range, and the limit the memory sets."""
+    """Return the expected speed of a single stream of a plan, as a range, and the limit set by memory bandwidth."""
     missing = missing_figures(hardware)
     if missing:
         why = f"hardware {hardware.get('name')} lacks {' and '.join(missing)}"
@@ -174,7 +175,7 @@ def _recommend(load: ModelLoad, cluster: Cluster, found: Sequence[Layout], workl
 
 
 def _choose(outcomes: Sequence[Outcome], workload: Workload) -> Outcome:
-    """The best by the workload's measure; among those too close to tell apart, by its second measure."""
+    """Return the best outcome by the workload's first measure; ties within the error are decided by the second."""
     first, second = _measures(workload)
     top = max(first(one) for one in outcomes)
     close = [one for one in outcomes if first(one) * TIE >= top]
@@ -272,7 +273,7 @@ def _option(layout: Layout, result: Outcome | None, cluster: Cluster) -> dict[st
 
 
 def _round(value: float) -> float:
-    """As many digits as the model is worth, and no more."""
+    """Round to the precision that the model justifies."""
     return float(f"{value:.3g}")
 
 
@@ -284,7 +285,7 @@ def _none(name: str, why: str, options: list[dict[str, Any]]) -> dict[str, Any]:
 def _nothing_fits(
     load: ModelLoad, cluster: Cluster, legal: Sequence[int], fits: Callable[[int], FitAt], found: Sequence[Layout]
 ) -> str:
-    """That nothing fits, the nearest miss, and the smallest change that would help."""
+    """Explain that nothing fits, with the nearest miss and the smallest change that would help."""
     sizes = ", ".join(str(one.tensor_parallel) for one in found) or "none"
     miss = f" (TP {found[-1].tensor_parallel}: {found[-1].rejected})" if found else ""
     text = f"Nothing fits {cluster.gpus} x {cluster.hardware.get('gpu_name')}; legal sizes up to there: {sizes}{miss}."

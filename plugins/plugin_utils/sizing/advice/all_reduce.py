@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the GPUs of a tensor-parallel group take to add up their partial results."""
+"""Model how long the GPUs of a tensor-parallel group take for an all-reduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Link = Mapping[str, Any]
-"""What joins the ranks: `bandwidth_gb_s` (one direction of one rank) and `latency_us` by number of ranks."""
+"""A link between ranks: `bandwidth_gb_s` (one direction of one rank) and `latency_us` by number of ranks."""
 
 LINK_EFFICIENCY = 0.8
 """Share of a link's nominal bandwidth that large messages reach.
@@ -30,7 +30,7 @@ NCCL's ring starts in about 30 us on 8 x H100, where the low-latency kernel take
 """
 
 UNKNOWN_LINK: Link = {"bandwidth_gb_s": 3.1, "latency_us": {2: 50, 4: 100}}
-"""Assumed where the catalog knows nothing of the link: 25 Gb/s Ethernet without RDMA."""
+"""Assumed where the catalog has no data on the link: 25 Gb/s Ethernet without RDMA."""
 
 
 TCP_LATENCY = 3.0
@@ -45,7 +45,7 @@ TCP_SHARE = 0.5
 
 
 def all_reduce_seconds(message: float, ranks: int, link: Link) -> float:
-    """One all-reduce of `message` bytes over `ranks` GPUs.
+    """Return the seconds of one all-reduce of `message` bytes over `ranks` GPUs.
 
     Every GPU sends and receives 2 (N - 1) / N of the message. Like NCCL, take whichever is faster: few steps at low
     bandwidth (decode) or full bandwidth after a longer start (prefill).
@@ -70,7 +70,7 @@ def group_all_reduce_seconds(
     rails: int | None = None,
     rdma: bool | None = None,
 ) -> float:
-    """An all-reduce of a group spread over `hosts`: inside each host, then between the hosts."""
+    """Return the seconds of an all-reduce over `hosts` hosts: inside each host, then between the hosts."""
     inside: Link = hardware.get("interconnect") or UNKNOWN_LINK
     if hosts <= 1:
         return all_reduce_seconds(message, ranks, inside)
@@ -79,10 +79,11 @@ def group_all_reduce_seconds(
 
 
 def fabric_link(hardware: Mapping[str, Any], rails: int | None = None, rdma: bool | None = None) -> Link:
-    """The link between hosts, with the bandwidth of all rails together.
+    """Return the link between hosts, with the bandwidth of all rails together.
 
-    `rails` are those the plan uses, by default all that add up. The catalog's figures are those of its fabric as it is;
-    `rdma` false over a fabric that could is slower by the factors above. Without a rail it is some other network.
+    `rails` are those the plan uses, by default all that add bandwidth. The catalog's figures are those of its fabric
+    as it is; disabling `rdma` on a fabric that supports it makes it slower by the factors above. Without a rail the
+    link is assumed to be an unknown network.
     """
     fabric = hardware.get("fabric") or {}
     speed = positive(fabric.get("speed_gb_s"))
@@ -98,7 +99,7 @@ def fabric_link(hardware: Mapping[str, Any], rails: int | None = None, rdma: boo
 
 
 def positive(value: Any) -> float | None:
-    """A number above zero; None for anything else that a file may hold."""
+    """Return a number above zero; None for anything else that a file may hold."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         return None
     return float(value)
@@ -112,7 +113,7 @@ def _latencies(value: Any) -> dict[int, float]:
 
 
 def _latency_us(ranks: int, known: Mapping[int, float]) -> float:
-    """The latency of this many ranks: read, or on the line through the two nearest, steps growing as log2."""
+    """Return the latency for this many ranks: known, or interpolated from the nearest two, growing as log2."""
     if ranks in known:
         return known[ranks]
     below = [one for one in known if one < ranks]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients see of a group of GPUs: its scheduler, step by step, as vLLM's works.
+"""Simulate what clients see of a group of GPUs: its scheduler, step by step, as vLLM's works.
 
-So many clients ask at once, each again when it has its answer (or requests come at a rate). In every step all requests
-that decode get a token; what is left of the step's tokens goes to prompts, first come first served, in chunks.
-Deterministic, and quick: steps that only decode are taken together until something changes.
+All clients send a request at once, and another as soon as they have the answer (or requests arrive at a rate). In every
+step all decoding requests get a token; the rest of the step's token budget goes to prompts, first come first served, in
+chunks. Deterministic, and fast: steps that only decode are taken together until something changes.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.p
 ROUNDS = 6
 """Answers that each client gets. The first of them starts with all clients at once, as a benchmark does."""
 FEW_ROUNDS = 3
-"""The same of bundles: enough for a steady state, and no longer to compute."""
+"""The same for bundles: enough for a steady state, and no longer to compute."""
 LEAST_REQUESTS = 10
 PACES = (0.5, 1.0, 1.5)
-"""Whether a prompt comes in time for a step is chance and moves the median: it is taken at these paces of the front."""
+"""Paces of the front end to simulate: whether a prompt makes it into a step is chance, and moves the median."""
 BUNDLES = 192
-"""More clients than this are taken in bundles that do everything together."""
+"""More clients than this are simulated in bundles that act together."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked of a group."""
+    """The load on a group."""
 
     prompt: int
     output: int
     clients: int
     slots: int
-    """Requests of this length that are worked on at once; the others wait."""
+    """Requests of this length that are processed at once; the others wait."""
     chunk: int = PREFILL_CHUNK
     """Tokens of a step (max_num_batched_tokens)."""
     rate: float | None = None
-    """Requests a second, at random, of which at most `clients` are worked on; None: each client asks again at once."""
+    """Requests per second, at random, with at most `clients` in progress; None: each client asks again at once."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the clients saw, as medians, and what most of the time went into."""
+    """What the clients saw, as medians, and the dominant bound."""
 
     output_tokens_per_s: float
     ttft_seconds: float
@@ -65,9 +65,9 @@ class _Request:
 
     sent: float
     left: int
-    """Tokens of its prompt that are not worked on yet."""
+    """Tokens of its prompt that are not processed yet."""
     first: float = 0.0
-    """When it had its first token, and at which step ..."""
+    """Time of its first token; `began` is the step."""
     began: int = 0
 
 
@@ -80,17 +80,17 @@ class _Run:
     steps_each: int
     """Steps that a request decodes."""
     pace: float = 1.0
-    """Of the front, which reads requests."""
+    """Pace of the front end, which reads requests."""
     now: float = 0.0
     begun: float = 0.0
-    """When the last step began: the engine makes up a step while the one before it runs."""
+    """When the last step began: the engine schedules a step while the one before it runs."""
     steps: int = 0
     front: float = 0.0
-    """When the front is done with the request before."""
+    """When the front end is done with the previous request."""
     arriving: deque[tuple[float, float]] = field(default_factory=deque)
     waiting: list[_Request] = field(default_factory=list)
     decoding: deque[_Request] = field(default_factory=deque)
-    """In the order in which they began, which is that in which they end."""
+    """In the order in which they began, which is the order in which they end."""
     began: int = 0
     """Sum of the steps at which these began."""
     ttft: list[float] = field(default_factory=list)
@@ -98,20 +98,20 @@ class _Run:
     spent: dict[str, float] = field(default_factory=dict)
 
     def send(self, at: float) -> None:
-        """A request goes out; it is read and cut into tokens after those before it."""
+        """Send a request; it is read and tokenised after those before it."""
         self.front = max(self.front, at) + self.pace * self.size * (
             REQUEST_SECONDS + TOKENISE_SECONDS * self.demand.prompt
         )
         self.arriving.append((self.front + FRONT_SECONDS, at))
 
     def admit(self) -> None:
-        """Those that were there when the next step was made up."""
+        """Admit the requests that had arrived when the next step was scheduled."""
         seen = self.begun if self.decoding or self.waiting else self.now
         while self.arriving and self.arriving[0][0] <= seen:
             self.waiting.append(_Request(self.arriving.popleft()[1], self.demand.prompt * self.size))
 
     def prefill(self, room: int) -> None:
-        """One step with as much of the waiting prompts as it takes."""
+        """Run one step with as much of the waiting prompts as fits."""
         whole, decoding = self.demand.prompt * self.size, len(self.decoding) * self.size
         budget = free = max(1, self.demand.chunk - decoding)
         alone = (self.waiting[0].left - 1) // budget
@@ -144,7 +144,7 @@ class _Run:
             self.began += self.steps
 
     def decode(self) -> None:
-        """Steps without prompts, until a request ends or another arrives."""
+        """Run steps without prompts, until a request ends or another arrives."""
         times = self._until_the_next_ends()
         step = self.group.step(len(self.decoding) * self.size, self._context(times / 2))
         if self.arriving:
@@ -152,7 +152,7 @@ class _Run:
         self._advance(step, times)
 
     def finish(self) -> int:
-        """How many have all their tokens now."""
+        """Remove the requests that have all their tokens; return how many."""
         before = len(self.tpot)
         while self.decoding and self._until_the_next_ends() <= 0:
             one = self.decoding.popleft()
@@ -164,7 +164,7 @@ class _Run:
         return self.decoding[0].began + self.steps_each - self.steps
 
     def _context(self, ahead: float = 0.0) -> float:
-        """Mean tokens in the cache of those that decode, `ahead` steps from now."""
+        """Return the mean tokens in the cache of the decoding requests, `ahead` steps from now."""
         if not self.decoding:
             return 0.0
         done = self.steps + ahead - self.began / len(self.decoding)
@@ -178,7 +178,7 @@ class _Run:
 
 
 def simulate(group: Group, demand: Demand) -> Seen:
-    """What `demand.clients` clients see of the group."""
+    """Return what `demand.clients` clients see of the group."""
     found = [_simulate(group, demand, pace) for pace in (PACES if 1 < demand.clients <= BUNDLES else (1.0,))]
     return Seen(
         output_tokens_per_s=statistics.mean(one.output_tokens_per_s for one in found),
@@ -189,7 +189,7 @@ def simulate(group: Group, demand: Demand) -> Seen:
 
 
 def _simulate(group: Group, demand: Demand, pace: float) -> Seen:
-    # Requests that arrive one by one wait for less than a bundle of them would.
+    # Requests that arrive one by one wait less than a bundle of them would.
     size = math.ceil(demand.clients / BUNDLES) if demand.rate is None else 1
     bundles, slots = math.ceil(demand.clients / size), max(1, demand.slots // size)
     count = max((ROUNDS if size == 1 else FEW_ROUNDS) * min(bundles, BUNDLES), math.ceil(LEAST_REQUESTS / size))
@@ -200,7 +200,7 @@ def _simulate(group: Group, demand: Demand, pace: float) -> Seen:
             run.send(0.0)
         unsent -= bundles
     else:
-        chance = random.Random(0)  # noqa: S311 - arrivals, the same every time, and no secret
+        chance = random.Random(0)  # noqa: S311 - reproducible arrivals, not a secret
         at, unsent, slots = 0.0, 0, min(slots, bundles)
         for _request in range(count):
             at += chance.expovariate(demand.rate / size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast a model is on given GPUs, as its clients see it."""
+"""Estimate how fast a model is on given GPUs, as its clients see it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ERRORS = {
 
 LIMITS = {"input": 1 << 24, "output": 1 << 24, "concurrency": 1 << 16}
 DENSE, MIXTURE = 0.15, 0.25
-"""How far measured runs on one H200 lie from the model, at most (docs/advice.md)."""
+"""Largest deviation of measured runs on one H200 from the model (docs/advice.md)."""
 
 
 def check_demand(values: Mapping[str, Any], rate: float | None, acceptance: float | None, errors: PlanErrors) -> None:
@@ -62,9 +62,9 @@ def estimate(
     dtype: str | None = None,
     speculation: Speculation | None = None,
 ) -> dict[str, Any]:
-    """The document: what `demand.clients` clients see of all replicas that the GPUs hold.
+    """Return the estimate of what `demand.clients` clients see of all replicas that the GPUs hold.
 
-    `found` is what fits; how many requests run at once follows from it.
+    `found` is what fits; it determines how many requests run at once.
     """
     load = load_of(shape, kv_dtype, dtype)
     replicas, ranks = found.replicas, found.tensor_parallel
@@ -81,7 +81,7 @@ def estimate(
     )
     asked = Demand(demand.prompt, demand.output, each, slots, demand.chunk, rate)
     seen = simulate(group, asked)
-    # At a rate each of them answers its share of the requests, however many clients it may have.
+    # At a fixed rate each replica answers its share of the requests, however many clients it may have.
     speed = seen.output_tokens_per_s * (min(demand.clients / each, busy) if rate is None else busy)
     low, high = _spread(load.experts is not None, ranks, hardware)
     queued = max(0, each - slots)
@@ -105,13 +105,13 @@ def estimate(
 
 
 def nothing() -> dict[str, Any]:
-    """The same keys where nothing can be said."""
+    """Return the same keys, all None, where no estimate is possible."""
     names = "output_tokens_per_s ttft_ms tpot_ms bound_by range requests_per_s tensor_parallel replicas running waiting"
     return dict.fromkeys([*names.split(), "tokens_per_step"])
 
 
 def check_hardware(hardware: Mapping[str, Any], errors: PlanErrors) -> None:
-    """Refuse hardware of which the catalog lacks what speed follows from."""
+    """Refuse hardware whose catalog entry lacks the figures that speed is computed from."""
     missing = missing_figures(hardware)
     if missing:
         errors.add(
@@ -123,12 +123,12 @@ def check_hardware(hardware: Mapping[str, Any], errors: PlanErrors) -> None:
 
 
 def speculation_of(tokens: int | None, acceptance: float | None) -> Speculation | None:
-    """What is drafted for each step, where anything is."""
+    """Return the speculation for this many drafted tokens; None where nothing is drafted."""
     return Speculation(tokens, ACCEPTANCE if acceptance is None else acceptance) if tokens else None
 
 
 def _spread(experts: bool, ranks: int, hardware: Mapping[str, Any]) -> tuple[float, float]:
-    """How far reality may be off: measured for one GPU of its own memory, published figures for everything else."""
+    """Return the error range: measured for one GPU with its own memory, else from published figures."""
     if ranks > 1 or hardware.get("unified"):
         return LOW, HIGH
     share = MIXTURE if experts else DENSE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model's dimensions as what the performance arithmetic asks for."""
+"""Convert a model's dimensions to the inputs of the performance arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 
 
 def load_of(shape: ModelShape, kv_dtype: str, dtype: str | None = None) -> ModelLoad:
-    """What the model costs to run, whole, before it is split over GPUs; `dtype` is the engine's, as fit takes it."""
+    """Return the cost of running the whole model, before it is split over GPUs; `dtype` is the engine's --dtype."""
     shape = shape.with_dtype(DTYPES.get(dtype or "auto"))
     return ModelLoad(
         layers=shape.layers,
@@ -53,7 +53,7 @@ def _feed(shape: ModelShape) -> int:
 
 
 def _windows(shape: ModelShape, kv_dtype: str) -> dict[str, int]:
-    """What layers with a window read, where others beside them see everything."""
+    """Return what sliding-window layers read, in models where other layers see the whole context."""
     if not (shape.window and shape.window_layers and shape.full_attention_layers) or shape.compressed is not None:
         return {}
     each = layer_cache_bytes(shape, 1, kv_dtype)
@@ -61,7 +61,7 @@ def _windows(shape: ModelShape, kv_dtype: str) -> dict[str, int]:
 
 
 def _draft(shape: ModelShape) -> Draft | None:
-    """One of the layers for further tokens, as far as a token uses it, and the output projection it shares."""
+    """Return the cost of one multi-token-prediction layer, as far as a token uses it, with the output projection."""
     own = [one for one in shape.matrices if one.place == "mtp"]
     if not own:
         return None

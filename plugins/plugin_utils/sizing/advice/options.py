@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways a model can be laid out on the GPUs at hand, and what each gives for a workload."""
+"""Enumerate the layouts of a model on the available GPUs, and compute what each gives for a workload."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class FitAt:
     fits: bool
     kv_tokens: int = 0
     reason: str = ""
-    """Why it does not fit, in words."""
+    """Why it does not fit, as text."""
     concurrency: Callable[[int], int] | None = None
     """Requests of a length that one replica serves at once; None: as many as kv_tokens hold."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The GPUs that are there and what they cost."""
+    """The available GPUs and their price."""
 
     hardware: Mapping[str, Any]
     gpus: int
     hosts: int
     price_per_gpu_hour: float | None = None
     rails: int | None = None
-    """Fabric ports of a host that are used; None: all that add up."""
+    """Fabric ports in use per host; None: all that add bandwidth."""
     rdma: bool | None = None
-    """Whether the fabric is used by RDMA; None: as the hardware can."""
+    """Whether RDMA is used over the fabric; None: as the hardware can."""
     speculation: Speculation | None = None
     """Tokens that the engine drafts for each step."""
 
@@ -52,18 +52,18 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked of the model: so many streams at a time on a replica, each with a prompt and an answer."""
+    """A workload: a number of concurrent streams on a replica, each with a prompt and an answer."""
 
     name: str
     prompt: int
     output: int
     streams: int
-    """At most."""
+    """Upper bound."""
     floor: float = 0.0
     """Tokens/s that every stream should see; fewer streams are taken to keep it."""
 
     def within(self, context: int) -> Workload:
-        """The same, shortened to requests of `context` tokens."""
+        """Return the workload, shortened to requests of `context` tokens."""
         if self.prompt + self.output <= context:
             return self
         output = max(1, min(self.output, context // 4))
@@ -82,7 +82,7 @@ class Layout:
     concurrency: Callable[[int], int] | None = field(default=None, repr=False, compare=False)
 
     def requests(self, length: int) -> int:
-        """Requests of this length that one replica serves at once."""
+        """Return how many requests of this length one replica serves at once."""
         return self.kv_tokens // length if self.concurrency is None else self.concurrency(length)
 
     @property
@@ -97,7 +97,7 @@ class Outcome:
 
     layout: Layout
     streams: int
-    """At a time on one replica."""
+    """Concurrent streams on one replica."""
     tokens_per_s: float
     tokens_per_s_per_stream: float
     ttft_seconds: float
@@ -105,7 +105,7 @@ class Outcome:
 
 
 def layouts(cluster: Cluster, legal: Sequence[int], fits: Callable[[int], FitAt]) -> list[Layout]:
-    """Every legal tensor-parallel size with as many replicas as the GPUs take; those that cannot be say why."""
+    """Return every legal tensor-parallel size with as many replicas as the GPUs hold; unusable ones say why."""
     found = [_layout(cluster, size, fits(size)) for size in sorted(set(legal)) if 1 <= size <= cluster.gpus]
     local = [one.tensor_parallel for one in found if one.rejected is None and one.hosts == 1]
     if cluster.gpus_per_host == 1 or not local:
@@ -133,7 +133,7 @@ def _layout(cluster: Cluster, size: int, fit: FitAt) -> Layout:
 
 
 def outcome(load: ModelLoad, cluster: Cluster, layout: Layout, workload: Workload) -> Outcome | str:
-    """What the layout gives, or why it cannot serve the workload."""
+    """Return what the layout gives, or why it cannot serve the workload."""
     length = workload.prompt + workload.output
     streams = min(workload.streams, layout.requests(length))
     if streams < 1:
@@ -166,7 +166,7 @@ def outcome(load: ModelLoad, cluster: Cluster, layout: Layout, workload: Workloa
 
 
 def cost_per_million(tokens_per_s: float, gpus: int, price_per_gpu_hour: float | None) -> float | None:
-    """Price of a million generated tokens; every GPU is paid for, idle or not."""
+    """Return the price of a million generated tokens; every GPU is paid for, idle or not."""
     if (
         price_per_gpu_hour is None
         or isinstance(price_per_gpu_hour, bool)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a step of an engine takes on given hardware, as arithmetic (docs/advice.md explains it and its limits).
+"""Model how long an engine's step takes on given hardware (docs/advice.md explains the arithmetic and its limits).
 
-A step reads every weight it uses and computes with all its tokens, reads the KV cache of the requests that decode, adds
-up the partial results of the group, and pays for the kernels themselves. One set of constants serves every case.
+A step reads every weight it uses and computes with all its tokens, reads the KV cache of the requests that decode,
+all-reduces the partial results of the group, and pays for the kernels themselves. One set of constants serves every
+case.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ __all__ = [
 ALL_REDUCES_PER_LAYER = 2
 """One after the attention's output projection, one after the feed-forward's down projection."""
 
-# Where a constant says "measured", it was fitted to tests/fixtures/performance/h200-vllm-0.26.0.json, all models
-# together; docs/advice.md shows what each model gives when it is left out of the fit.
+# Constants marked "measured" were fitted to tests/fixtures/performance/h200-vllm-0.26.0.json, all models
+# together; docs/advice.md shows the error for each model when it is left out of the fit.
 
 MEMORY_EFFICIENCY = 0.83
 """Share of the nominal memory bandwidth that decode kernels reach, for weights and for the KV cache; measured.
@@ -54,10 +55,10 @@ Products of 8192 x 8192 alone reach 0.75 and 0.72 on that GPU (catalog/hardware/
 """
 
 EXPERTS_EFFICIENCY = {"bf16": 0.49, "fp8": 0.32}
-"""The same of the fused kernels of routed experts, which gather their tokens; measured."""
+"""The same for the fused kernels of routed experts, which gather their tokens; measured."""
 
 ATTENTION_EFFICIENCY = 0.4
-"""The same of the attention among the tokens of a prompt, which is computed in bf16; measured."""
+"""The same for the attention among the tokens of a prompt, which is computed in bf16; measured."""
 
 OVERLAP = 2.5
 """How well reading weights and computing with them overlap: the exponent of a smooth maximum of both; measured."""
@@ -66,35 +67,36 @@ KERNEL_SECONDS_PER_LAYER = 24e-6
 """Start and tail of a layer's kernels inside a CUDA graph; measured."""
 
 CAST_SECONDS_PER_LAYER = 8e-6
-"""What FP8 adds for casting activations; measured. Routed experts cast once more."""
+"""Added by FP8 for casting activations; measured. Routed experts cast twice."""
 
 EXPERTS_SECONDS_PER_LAYER = 24e-6
-"""What a layer of routed experts adds: routing, sorting and summing up; measured."""
+"""Added by a layer of routed experts: routing, sorting and summing up; measured."""
 
 LAUNCH_SECONDS_PER_LAYER = 800e-6
-"""What the CPU takes to launch a layer of a step too large for a CUDA graph; measured."""
+"""CPU time to launch a layer of a step that is too large for a CUDA graph; measured."""
 
 EXPERTS_LAUNCH_SECONDS_PER_LAYER = 400e-6
-"""What routed experts add to that; measured."""
+"""Added to the launch time by routed experts; measured."""
 
 GRAPH_TOKENS = 512
 """Tokens of the largest step that vLLM replays from a CUDA graph."""
 
 STREAM_PASSES, FEED_PASSES, ROUTED_PASSES = 15, 4, 2
 """How often a token's vectors go through memory in a layer, outside of matrix products: the hidden one (norms, sums,
-casts), that of the feed-forward, and the hidden one of each routed expert; measured on large prefills."""
+casts), that of the feed-forward, and the hidden one of each routed expert; measured on large prefills.
+"""
 
 SAMPLER_PASSES = 15
-"""How often the logits of a token, in float32, go through memory until a word is chosen; measured."""
+"""How often a token's float32 logits go through memory until the next token is sampled; measured."""
 
 STEP_SECONDS = 0.44e-3
 """Scheduling of a step, as far as the GPU waits for it; measured."""
 
 FRONT_SECONDS = 5e-3
-"""HTTP, the way into the engine and back; measured."""
+"""HTTP, and the way into the engine and back; measured."""
 
 REQUEST_SECONDS, TOKENISE_SECONDS = 0.6e-3, 2e-6
-"""What the front takes for a request and for a token of its prompt, one request after the other; measured."""
+"""Front-end time for a request and for each token of its prompt, one request after the other; measured."""
 
 PREFILL_CHUNK = 8192
 """Tokens an engine takes at once: vLLM's default --max-num-batched-tokens of a server on a large GPU."""
@@ -117,19 +119,19 @@ class Experts:
     per_token: int
     bytes: float
     parameters: float = 0
-    """Of those that a token uses, in all layers."""
+    """Parameters of the experts that a token uses, in all layers."""
     alike: bool = False
     """Whether all tokens choose the same experts, as they do where dummy weights make all of them equal."""
 
     def read(self, tokens: int) -> float:
-        """Bytes of the distinct experts that `tokens` tokens are expected to use, each choosing on its own."""
+        """Return the expected bytes of the distinct experts that `tokens` tokens use, each choosing independently."""
         unused = (1 - min(1.0, self.per_token / self.count)) ** (1 if self.alike else tokens)
         return self.bytes * (1 - unused)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What proposes a further token: an MTP layer and the output projection."""
+    """What drafts one more token: an MTP layer and the output projection."""
 
     bytes: float
     parameters: float
@@ -137,20 +139,20 @@ class Draft:
 
 @dataclass(frozen=True)
 class Speculation:
-    """Tokens that are drafted for each request and step, and how many of them are good."""
+    """The tokens drafted per request and step, and the share of them that is accepted."""
 
     tokens: int
     acceptance: float = ACCEPTANCE
 
     @property
     def per_step(self) -> float:
-        """Tokens that a step gives a request: its own and those accepted until the first that is not."""
+        """Tokens that a step gives a request: its own, and the drafted ones up to the first that is rejected."""
         return sum(self.acceptance**one for one in range(self.tokens + 1))
 
 
 @dataclass(frozen=True)
 class ModelLoad:
-    """What a model costs to run, whole model, before it is split over GPUs."""
+    """The cost of running a whole model, before it is split over GPUs."""
 
     layers: int
     hidden: int
@@ -162,11 +164,11 @@ class ModelLoad:
     activation_bytes: int = 2
     experts: Experts | None = None
     precision: str = "bf16"
-    """Of the matrix products, `bf16` or `fp8`; weights of 4 bits are computed in bf16, the output projection always."""
+    """Of the matrix products, `bf16` or `fp8`; 4-bit weights and the output projection are computed in bf16."""
     kv_shards: int | None = None
     """Into how many parts the KV cache can be split (KV heads; 1 for a latent cache); None: over any number of GPUs."""
     state_bytes_per_sequence: float = 0
-    """Of linear attention: read and written once a token, whatever the context."""
+    """State of linear attention: read and written once per token, whatever the context."""
     attention_layers: int | None = None
     """Layers whose attention grows with the context; None: all."""
     attention: int | None = None
@@ -175,20 +177,20 @@ class ModelLoad:
     """Width of the feed-forward that a token goes through, all its experts together."""
     vocabulary: int = 0
     window: int = 0
-    """Tokens that layers with a sliding window look at ..."""
+    """Tokens that layers with a sliding window attend to ..."""
     window_bytes_per_token: float = 0
-    """... and what those layers together cache for one of them."""
+    """... and the bytes that those layers together cache for one of them."""
     draft: Draft | None = None
 
     def weights_read(self, tokens: int) -> float:
-        """Bytes of weights that a step over `tokens` tokens reads."""
+        """Return the bytes of weights that a step over `tokens` tokens reads."""
         if self.experts is None:
             return self.active_weight_bytes
         fixed = self.active_weight_bytes - self.experts.read(1)
         return min(fixed + self.experts.read(tokens), max(self.weight_bytes, self.active_weight_bytes))
 
     def kv_read(self, batch: int, context: float, tensor_parallel: int) -> float:
-        """Bytes of KV cache and state that one GPU of a group reads in a step."""
+        """Return the bytes of KV cache and state that one GPU of a group reads in a step."""
         shards = min(tensor_parallel, self.kv_shards or tensor_parallel)
         cached = context * self.kv_bytes_per_token + min(context, self.window) * self.window_bytes_per_token
         return batch * (cached / shards + 2 * self.state_bytes_per_sequence / tensor_parallel)
@@ -196,18 +198,18 @@ class ModelLoad:
 
 @dataclass(frozen=True)
 class Step:
-    """Where the time of a step goes. Reading weights and computing overlap, so the parts add up to more than it."""
+    """Where the time of a step goes. Reading weights and computing overlap, so the parts exceed the total."""
 
     seconds: float
     memory_seconds: float
-    """Weights and KV cache."""
+    """Reading weights and KV cache."""
     compute_seconds: float
     """Matrix products, and the attention among the tokens of prompts."""
     communication_seconds: float
     overhead_seconds: float
     """Kernels, their launches, scheduling, sampling, and passes over activations."""
     nominal_seconds: float
-    """With the nominal bandwidth or rate and nothing else."""
+    """Roofline: at the nominal bandwidth or rate, without any overhead."""
 
     @property
     def bound_by(self) -> str:
@@ -221,7 +223,7 @@ class Step:
 
 
 class Group:
-    """GPUs that run a model together, and what a step costs them."""
+    """GPUs that run a model together, and the cost of a step on them."""
 
     def __init__(
         self,
@@ -257,14 +259,14 @@ class Group:
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens that a step gives to each request that decodes."""
+        """Tokens that a step gives to each decoding request."""
         return self.speculation.per_step if self.speculation else 1.0
 
     def step(self, decoding: int, context: float = 0, *, prompt: int = 0, pairs: float = 0, first: int = 0) -> Step:
-        """A step in which `decoding` requests of `context` tokens each get a token, and prompts are worked on.
+        """Return a step in which `decoding` requests of `context` tokens each get a token, and prompts are prefilled.
 
-        `prompt` tokens of them in all, with `pairs` pairs of tokens that look at each other; `first` of the prompts end
-        and give their first token.
+        The step takes `prompt` tokens of prompts in all, with `pairs` pairs of tokens that attend to each other;
+        `first` of the prompts end and give their first token.
         """
         load, ranks, drafted = self.load, self.ranks, self.speculation.tokens if self.speculation else 0
         tokens, sampled = decoding * (1 + drafted) + prompt, decoding * (1 + drafted) + first
@@ -309,7 +311,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Decode(Step):
-    """One step of decode of one group: a token for each of the batch, more where tokens are drafted."""
+    """One decode step of one group: a token for each request of the batch, more where tokens are drafted."""
 
     batch: int
     tokens_per_step: float = 1.0
@@ -324,7 +326,7 @@ class Decode(Step):
 
     @property
     def roofline_tokens_per_s(self) -> float:
-        """Of the whole batch, with the nominal bandwidth and rate and nothing else."""
+        """Limit for the whole batch at the nominal bandwidth and rate, without any overhead."""
         return self.batch * self.tokens_per_step / self.nominal_seconds
 
     @property
@@ -346,13 +348,13 @@ class Prefill:
 
     @property
     def ttft_seconds(self) -> float:
-        """Until the first token, with what comes before the GPU."""
+        """Time to the first token, including what precedes the GPU."""
         return FRONT_SECONDS + REQUEST_SECONDS + TOKENISE_SECONDS * self.prompt + self.seconds
 
 
 @dataclass(frozen=True)
 class Serving:
-    """A group that decodes a full batch and prefills the prompts that take the finished ones' places."""
+    """A group that decodes a full batch and prefills the prompts that replace the finished ones."""
 
     tokens_per_s: float
     tokens_per_s_per_stream: float
@@ -365,12 +367,12 @@ class Serving:
 
 
 def message_bytes(load: ModelLoad, tokens: int) -> float:
-    """One all-reduce of a step over `tokens` tokens (decode: the batch; prefill: the prompt)."""
+    """Return the size of one all-reduce of a step over `tokens` tokens (decode: the batch; prefill: the prompt)."""
     return tokens * load.hidden * load.activation_bytes
 
 
 def missing_figures(hardware: Mapping[str, Any]) -> list[str]:
-    """What a hardware entry lacks for any of this."""
+    """Return the figures that a hardware entry lacks for this model."""
     tflops = hardware.get("tflops")
     figures = {
         "memory_bandwidth_gb_s": hardware.get("memory_bandwidth_gb_s"),
@@ -380,13 +382,13 @@ def missing_figures(hardware: Mapping[str, Any]) -> list[str]:
 
 
 def decode(load: ModelLoad, hardware: Mapping[str, Any], *, batch: int = 1, context: int = 0, **group: Any) -> Decode:
-    """A step over `batch` requests of `context` tokens each; `group` is as Group takes it."""
+    """Return a step over `batch` requests of `context` tokens each; `group` is as Group takes it."""
     one = Group(load, hardware, **group)
     return Decode(**vars(one.step(batch, context)), batch=batch, tokens_per_step=one.tokens_per_step)
 
 
 def prefill(load: ModelLoad, hardware: Mapping[str, Any], *, prompt: int, **group: Any) -> Prefill:
-    """A prompt on an idle group, in chunks of PREFILL_CHUNK; `group` is as Group takes it."""
+    """Return the prefill of a prompt on an idle group, in chunks of PREFILL_CHUNK; `group` is as Group takes it."""
     one = Group(load, hardware, **group)
     whole, rest = divmod(prompt, PREFILL_CHUNK)
     pairs = prompt**2 / 2
@@ -403,7 +405,7 @@ def prefill(load: ModelLoad, hardware: Mapping[str, Any], *, prompt: int, **grou
 def serve(
     load: ModelLoad, hardware: Mapping[str, Any], *, batch: int, prompt: int, output: int, **group: Any
 ) -> Serving:
-    """A group kept at `batch` requests of `prompt` and `output` tokens; `group` is as Group takes it.
+    """Return a group kept at `batch` requests of `prompt` and `output` tokens; `group` is as Group takes it.
 
     Prompts wait together, so they are prefilled in full chunks, in steps in which all others decode.
     """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a model may be split so, and whether it fits."""
+"""Whether a model may be split in a given way, and whether it fits."""

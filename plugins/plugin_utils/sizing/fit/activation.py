@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine needs beside weights and cache: one model for every model, engine version and GPU.
+"""Memory that an engine needs besides weights and cache: one formula for every model, engine version and GPU.
 
 Before it sizes the cache, vLLM runs one batch of `max_num_batched_tokens` and samples for `max_num_seqs` requests, and
-keeps the larger of both peaks free. Beside that come what the driver keeps, collective-communication buffers, and CUDA
-graphs. The constants are rounded from the published start-up logs of docs/fit.md and vLLM's sources; none belongs to a
-single model.
+keeps the larger of both peaks free. Added to that are what the driver keeps, collective-communication buffers, and CUDA
+graphs. The constants are rounded from the published start-up logs of docs/fit.md and vLLM's sources; none is specific
+to a single model.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 
 GIB = 1 << 30
 DRIVER = GIB // 2
-"""What `nvidia-smi` counts as memory of the GPU and CUDA does not hand out (81559 MiB against 79.2 GiB on an H100)."""
+"""GPU memory that `nvidia-smi` counts and CUDA does not hand out (81559 MiB against 79.2 GiB on an H100)."""
 WORKSPACES = GIB // 4
 """Libraries' workspaces and kernels, and what the allocator cannot give back."""
 GRAPHS = GIB // 2
 """CUDA graphs of all batch sizes."""
 COMMUNICATION = 8 * GIB // 10
-"""Collective-communication buffers as soon as there are two GPUs ..."""
+"""Collective-communication buffers, as soon as there are two GPUs ..."""
 COMMUNICATION_PER_RANK = 15 * GIB // 100
 """... and for each of them."""
 SAMPLER_BYTES = 10
-"""For each request and word of the vocabulary: the logits as computed, gathered, and in float32.
+"""For each request and token of the vocabulary: the logits as computed, gathered, and in float32.
 
-So it is in engines of 2026. Those of 2025 sorted the vocabulary unless FlashInfer was installed, and took about 36
+This holds for engines of 2026. Those of 2025 sorted the vocabulary unless FlashInfer was installed, and took about 36
 bytes: several GiB more with 1024 requests (docs/fit.md).
 """
 EXPERTS_SAMPLER_BYTES = 18
-"""The same of a mixture of experts: the logits as computed, and four times in float32.
+"""The same for a mixture of experts: the logits as computed, and four times in float32.
 
 vLLM keeps mixtures on its older model runner, which makes copies where the newer one samples in place
 (DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of config/vllm.py in 0.26): 2.68 GiB for Qwen3 30B-A3B in bf16 and in FP8 alike,
 of which routed experts need 0.7 (tests/fixtures/performance). Later versions use the newer one for all models
-(github.com/vllm-project/vllm/pull/53183): there it is more than they take, which costs cache and nothing else.
+(github.com/vllm-project/vllm/pull/53183): there this overestimates, which costs cache and nothing else.
 """
 LARGE_GPU = 70 * GIB
-"""From here on vLLM takes larger batches by default."""
+"""From this size on vLLM takes larger batches by default."""
 
 
 def gib(size: float) -> str:
-    """A size as an operator reads it."""
+    """Format a size for an operator."""
     return f"{size / GIB:.1f} GiB"
 
 
 def batch_defaults(memory_bytes: int | None) -> tuple[int, int]:
-    """vLLM's own max_num_batched_tokens and max_num_seqs of a server, by the memory that NVML reports.
+    """Return vLLM's default max_num_batched_tokens and max_num_seqs of a server, by the memory that NVML reports.
 
     NVML reports none for a GB10, and vLLM then takes the smallest, whatever CUDA sees: get_batch_defaults of
     engine/arg_utils.py, up to 0.32 at least (github.com/vllm-project/vllm/pull/57378).
@@ -57,17 +57,17 @@ def batch_defaults(memory_bytes: int | None) -> tuple[int, int]:
 
 
 def runtime_bytes(ranks: int, *, graphs: bool = True) -> int:
-    """Bytes that do not depend on the model."""
+    """Return the bytes that do not depend on the model."""
     return early_bytes(ranks) + WORKSPACES + (GRAPHS if graphs else 0)
 
 
 def early_bytes(ranks: int) -> int:
-    """The part of them that a rank has taken when it looks how much memory is free: vLLM does so after NCCL."""
+    """Return the part of them already taken when a rank measures free memory, which vLLM does after NCCL starts."""
     return DRIVER + (COMMUNICATION + ranks * COMMUNICATION_PER_RANK if ranks > 1 else 0)
 
 
 def activation_bytes(shape: ModelShape, tensor_parallel: int, batched_tokens: int, sequences: int) -> int:
-    """The larger peak of a forward pass and of sampling."""
+    """Return the larger of the peaks of a forward pass and of sampling."""
     size = min(shape.dtype_bytes, 4)
     stream = 4 * shape.hidden
     attention = (shape.heads + 2 * shape.kv_heads) * shape.head_dim

@@ -56,7 +56,7 @@ MOST_SUGGESTED = 64
 
 @dataclass(frozen=True)
 class Fit:
-    """The memory of one GPU, and what it leaves for requests. Concurrency is that of one replica."""
+    """The memory budget of one GPU, and what it leaves for requests. Concurrency is that of one replica."""
 
     fits: bool
     tensor_parallel: int
@@ -71,7 +71,7 @@ class Fit:
     runtime_bytes: int
     kv_bytes: int
     short_bytes: int
-    """What is missing for one request of the full context; 0 where it fits."""
+    """Bytes missing for one request of the full context; 0 where it fits."""
     kv_bytes_per_token: int
     kv_tokens: int
     max_concurrency: float
@@ -85,16 +85,16 @@ class Fit:
     max_num_seqs: int = 0
     max_num_batched_tokens: int = 0
     lowered_sequences: bool = False
-    """Whether that is less than the engine's own number, which nobody has asked for and the cache has no blocks for."""
+    """Whether max_num_seqs was lowered below the engine's default, because the cache has too few blocks for that."""
     early_bytes: int = 0
-    """What of the runtime a rank has taken when the engine looks how much memory is free."""
+    """The part of the runtime that a rank has taken when the engine measures free memory."""
 
     def concurrency(self, context: int) -> float:
-        """Requests of another length at once, in whole blocks and with their states, as max_concurrency is."""
+        """Return the concurrent requests of another length, computed as max_concurrency: whole blocks, with states."""
         return self.pool.concurrency(max(1, context)) if self.pool else 0.0
 
     def streams(self, context: int) -> int:
-        """Whole requests of a length that are served at once: what the cache holds, up to the engine's own limit."""
+        """Return the whole requests of a length that are served at once, limited by the cache and the engine."""
         return min(int(self.concurrency(context)), self.max_num_seqs)
 
     @property
@@ -103,7 +103,7 @@ class Fit:
         return max(0, self.total_bytes - used)
 
     def document(self) -> dict[str, Any]:
-        """The result for programs; all keys are always there."""
+        """Return the result for programs, with every key present."""
         return {
             "fits": self.fits,
             "weights_bytes_per_gpu": self.weights_bytes,
@@ -135,12 +135,12 @@ class Fit:
 
 
 def refused_document(errors: PlanErrors, notes: list[str] | None = None) -> dict[str, Any]:
-    """The result where there is no shape or no hardware to compute with: every key, nothing in it."""
+    """Return a result without figures, for when there is no shape or hardware to compute with; every key is present."""
     empty = Fit(False, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0.0)
     return {**empty.document(), "errors": list(errors.found), "notes": list(notes or [])}
 
 
-def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
+def fit(  # noqa: PLR0913 - independent settings, all passed by name
     shape: ModelShape,
     hardware: Mapping[str, Any],
     *,
@@ -162,15 +162,15 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     full_graphs: bool | None = None,
     errors: PlanErrors | None = None,
 ) -> Fit:
-    """What `gpus` GPUs of this hardware hold of the model.
+    """Compute what `gpus` GPUs of this hardware hold of the model.
 
     `kv_cache_bytes` is a cache of a fixed size on each GPU (vLLM's --kv-cache-memory-bytes); then the utilisation does
     not count: the cache may take what is left of the memory, of unified memory what is left below the ceiling. `dtype`
     is the engine's --dtype, the type of weights that are not quantised and of an `auto` cache; None or `auto` is the
-    model's own, 16 bits for float32. `speculative_tokens`: how many the layers for further tokens guess, 0 without
-    them. `full_graphs`: whether whole decode steps are captured, where that is not the same as `graphs`; a hybrid model
-    then needs a block for every request, and `max_num_seqs` is lowered to that unless it is given. `errors` are taken
-    into the result, which fits only if there are none.
+    model's own, 16 bits for float32. `speculative_tokens` is how many tokens the multi-token-prediction layers draft, 0
+    without them. `full_graphs` says whether whole decode steps are captured, if that differs from `graphs`; a hybrid
+    model then needs a block for every request, and `max_num_seqs` is lowered to that unless it is given. `errors` are
+    included in the result, which fits only if there are none.
     """
     own = PlanErrors()
     numbers = {
@@ -206,7 +206,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
     usable = int(total * share)
 
     def parts_at(size: int, parts: int) -> _Parts:
-        """What each GPU holds at a way of cutting the model."""
+        """Return what each GPU holds at one way of cutting the model."""
         return _Parts(
             weight_bytes(shape, size, parts, expert_parallel, mtp=guessed > 0, vision=vision),
             activation_bytes(shape, size, batched, sequences),
@@ -222,7 +222,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         )
 
     def missing(size: int, parts: int) -> int:
-        """Bytes that one request of the full context lacks."""
+        """Return the bytes that one request of the full context lacks."""
         return parts_at(size, parts).missing(usable, tokens, batched, asked)
 
     at = parts_at(ranks, stages)
@@ -253,7 +253,7 @@ def fit(  # noqa: PLR0913 - each is a setting of its own, all by name
         runtime_bytes=at.runtime,
         kv_bytes=pool.blocks * layout.bytes_per_block,
         short_bytes=short,
-        # A request that only keeps a window takes less a token the longer it is.
+        # A request that only keeps a window takes fewer bytes per token the longer it is.
         kv_bytes_per_token=min(
             kv_bytes_per_token(shape, ranks, kv_dtype, stages), at.needed(tokens, batched) // tokens
         ),
@@ -294,16 +294,16 @@ class _Parts:
         return self.weights + self.activation + self.runtime
 
     def pool(self, usable: int, batched: int, asked: int | None) -> Pool:
-        """The cache that is left, or that was asked for."""
+        """Return the cache that fits in the remaining memory, or that was asked for."""
         size = max(0, usable - self.fixed) if asked is None else asked
         return Pool(self.layout, size // self.layout.bytes_per_block, batched)
 
     def needed(self, context: int, batched: int) -> int:
-        """Bytes of the cache of one request."""
+        """Return the cache bytes of one request."""
         return self.layout.blocks_per_request(context, batched) * self.layout.bytes_per_block
 
     def missing(self, usable: int, context: int, batched: int, asked: int | None) -> int:
-        """Bytes that one request lacks, negative where some are left; `asked` is the cache where its size is set."""
+        """Return the bytes that one request lacks, negative if some are left; `asked` is an explicit cache size."""
         needed = self.needed(context, batched)
         if asked is None:
             return self.fixed + needed - usable
@@ -318,7 +318,7 @@ def _larger(
     expert_parallel: bool,
     missing: Callable[[int, int], int],
 ) -> tuple[int, int] | None:
-    """The way of cutting the model over the fewest GPUs, more than now, at which it would fit; hosts have `each`."""
+    """Return the cut over the fewest GPUs, more than now, at which the model would fit; hosts have `each` GPUs."""
     ways = (
         (size * parts, parts, size)
         for size in legal_tensor_parallel(shape, MOST_SUGGESTED, expert_parallel)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with a question about memory, and how it is refused."""
+"""Validate the inputs of the memory budget, and refuse a model that does not fit."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ ERRORS = {
 MIB = 1 << 20
 DEFAULT_UTILISATION = 0.9
 START_RESERVE_MIB = 1536
-"""What the default share leaves of the memory that was free at a start: starts differ by about a GiB."""
+"""Subtracted by the default share from the memory that was free at a start: starts differ by about a GiB."""
 SPARE_BLOCKS = 1.25
-"""Blocks for each request of a hybrid model, below which the engine's own number of requests is not left to it."""
+"""Blocks per request of a hybrid model; with fewer, the engine's default number of requests is lowered."""
 DTYPES = {
     "auto": None,
     "bfloat16": "bfloat16",
@@ -62,7 +62,7 @@ DTYPES = {
     "float32": "float32",
     "float": "float32",
 }
-"""Words of an engine's --dtype; `auto` is the model's own."""
+"""Values of an engine's --dtype; `auto` is the model's own."""
 
 
 def check_whole(key: str, value: object, most: int, errors: PlanErrors) -> int | None:
@@ -81,7 +81,7 @@ def check_whole(key: str, value: object, most: int, errors: PlanErrors) -> int |
 
 
 def check_kv_dtype(value: object, known: Iterable[str], errors: PlanErrors) -> str:
-    """The word of an engine's --kv-cache-dtype, in small letters; `auto` where it is none."""
+    """Return an engine's --kv-cache-dtype in lower case; `auto` where it is invalid."""
     words = ["auto", *known]
     if isinstance(value, str) and value.lower() in words:
         return value.lower()
@@ -95,7 +95,7 @@ def check_kv_dtype(value: object, known: Iterable[str], errors: PlanErrors) -> s
 
 
 def check_dtype(value: object, errors: PlanErrors) -> str | None:
-    """The type that an engine's --dtype means; None for the model's own."""
+    """Return the type that an engine's --dtype means; None for the model's own."""
     if value is None or (isinstance(value, str) and value in DTYPES):
         return None if value is None else DTYPES[str(value)]
     errors.add(
@@ -108,7 +108,7 @@ def check_dtype(value: object, errors: PlanErrors) -> str | None:
 
 
 def check_context(shape: ModelShape, tokens: int, errors: PlanErrors) -> None:
-    """A request is no longer than what the model was made for, where its config says so."""
+    """Refuse a request longer than what the model was made for, where its config has that limit."""
     if shape.context is None or tokens <= shape.context:
         return
     errors.add(
@@ -120,12 +120,12 @@ def check_context(shape: ModelShape, tokens: int, errors: PlanErrors) -> None:
 
 
 def ceiling_of(hardware: Mapping[str, Any]) -> float:
-    """The largest share of the memory an engine may take."""
+    """Return the largest share of the memory an engine may take."""
     return float(hardware.get("utilisation_ceiling") or 1)
 
 
 def above_ceiling(hardware: Mapping[str, Any]) -> str:
-    """What becomes of an engine that takes more than the ceiling."""
+    """Describe what happens to an engine that takes more than the ceiling."""
     ceiling = ceiling_of(hardware)
     if hardware.get("unified"):
         return f"shares its memory with the operating system, which is killed or hangs above {ceiling:g}"
@@ -136,10 +136,10 @@ def above_ceiling(hardware: Mapping[str, Any]) -> str:
 
 
 def default_share(hardware: Mapping[str, Any]) -> float:
-    """The share of the memory an engine is told where nobody says another.
+    """Return the default share of the memory for an engine.
 
     On unified memory the engine ends at once when less than its share is free, so the share follows from what was free
-    on such machines when an engine looked. It is rounded down to hundredths: what an operator writes.
+    on such machines when an engine started. It is rounded down to hundredths, as an operator would write it.
     """
     ceiling = ceiling_of(hardware)
     if not hardware.get("unified"):
@@ -151,7 +151,7 @@ def default_share(hardware: Mapping[str, Any]) -> float:
 
 
 def share_notes(hardware: Mapping[str, Any], share: float, total: int) -> list[str]:
-    """What to know of a share that is more than was free at the start of other machines of this kind."""
+    """Return a note on a share that exceeds what was free at the start of other machines of this kind."""
     free = (hardware.get("free_at_start_mib") or 0) * MIB
     if not hardware.get("unified") or not free or share * total <= free:
         return []
@@ -164,7 +164,7 @@ def share_notes(hardware: Mapping[str, Any], share: float, total: int) -> list[s
 
 
 def check_share(hardware: Mapping[str, Any], utilisation: float | None, errors: PlanErrors) -> float:
-    """The share of the memory the engine may take."""
+    """Validate the share of the memory the engine may take; the default or the ceiling replaces an invalid one."""
     ceiling = ceiling_of(hardware)
     if utilisation is None:
         return default_share(hardware)
@@ -188,7 +188,7 @@ def check_share(hardware: Mapping[str, Any], utilisation: float | None, errors: 
 
 
 def check_memory(hardware: Mapping[str, Any], errors: PlanErrors) -> int:
-    """Bytes of a GPU: what the driver reports, or the operating system where memory is unified; 0 where unknown."""
+    """Return the bytes of a GPU as the driver reports them, or the OS for unified memory; 0 if unknown."""
     field = "os_visible_mib" if hardware.get("unified") else "memory_mib"
     value = hardware.get(field)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 30:
@@ -209,7 +209,7 @@ def check_memory(hardware: Mapping[str, Any], errors: PlanErrors) -> int:
 
 @dataclass(frozen=True)
 class FixedCache:
-    """A cache of a size that the operator sets, against what it should have."""
+    """A cache size set by the operator, compared with what is needed and available."""
 
     asked: int
     needed: int
@@ -219,14 +219,14 @@ class FixedCache:
 
     @property
     def remedy(self) -> str:
-        """The sizes that would do, if there are any."""
+        """The sizes that would work, if there are any."""
         if self.room < self.needed:
             return ""
         return f"set the cache (--kv-cache-memory-bytes) to a size from {self.needed} to {self.room} bytes"
 
 
 def refuse_sequences(shape: ModelShape, asked: int, blocks: int, errors: PlanErrors) -> None:
-    """More requests at a time than the cache has blocks for their states."""
+    """Refuse more concurrent requests than the cache has blocks for their states."""
     errors.add(
         "fit.sequences",
         f"max_num_seqs is {asked}, and the cache of {shape.name} has {blocks} blocks",
@@ -237,15 +237,15 @@ def refuse_sequences(shape: ModelShape, asked: int, blocks: int, errors: PlanErr
 
 
 def spare_sequences(blocks: int) -> int:
-    """Requests at a time that leave half of the blocks: the memory is known to a tenth, and requests have tokens, too.
+    """Return a number of requests that leaves half of the blocks, since the memory is known only to about a tenth.
 
-    A power of two, as CUDA graphs are captured for.
+    Requests need blocks for their tokens, too. A power of two, as CUDA graphs are captured for.
     """
     return 1 << max(0, (blocks // 2).bit_length() - 1)
 
 
 def lowered_note(default: int, blocks: int) -> str:
-    """Why the engine's own number of requests is not taken."""
+    """Explain why the engine's default number of requests is lowered."""
     return (
         f"max_num_seqs is taken as {spare_sequences(blocks)}: each request of a hybrid model needs a block of the "
         f"cache, which has {blocks}; with too few for its own {default} vLLM ends its start after the load"
@@ -255,7 +255,7 @@ def lowered_note(default: int, blocks: int) -> str:
 def refuse_memory(
     shape: ModelShape, result: Fit, larger: tuple[int, int] | None, fixed: FixedCache | None, errors: PlanErrors
 ) -> None:
-    """Say by how much it does not fit, and what would change that: `larger` is a cut that would."""
+    """Report by how much the model does not fit, and what would change that: `larger` is a cut that would fit."""
     if larger is None:
         more = "use GPUs with more memory, since no legal cut over up to 64 of this kind is enough"
     else:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Combinations that are known to fail in some versions of an engine: data, with where each is reported.
+"""Combinations known to fail in some versions of an engine: data, with the source of each report.
 
-A hazard is refused, or avoided by a flag or a variable that the plan writes, or only told. Each has a day by which it
-must be looked at again: engines are mended, and a precaution that nobody needs any more costs speed.
+A hazard is refused, avoided by a flag or a variable that the plan writes, or only reported. Each has a date by which it
+must be reviewed: engines get fixed, and a precaution that nobody needs any more costs speed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CONDITIONS = (*_TRUTHS, *_LISTS, "flag")
 
 
 def load_hazards(directories: Iterable[str | Path]) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """The hazards of every directory's hazards.yml, the first of a name wins; and what is wrong with the files."""
+    """Load the hazards of every directory's hazards.yml, where the first of a name wins; and the files' problems."""
 
     def check(entry: object, where: str) -> list[str]:
         wrong = _wrong(entry)
@@ -95,7 +95,7 @@ def _are_texts(value: object) -> bool:
 
 
 def _day(value: object) -> dt.date | None:
-    """YAML reads a day without quotes as one, and with a time of day as a moment."""
+    """Return a date; YAML reads an unquoted date as one, and a date with a time as a datetime."""
     if isinstance(value, dt.date):
         return value.date() if isinstance(value, dt.datetime) else value
     try:
@@ -106,7 +106,7 @@ def _day(value: object) -> dt.date | None:
 
 @dataclass(frozen=True)
 class Case:
-    """What hazards are looked for in."""
+    """The combination that is checked for hazards."""
 
     shape: ModelShape
     engine: str = "vllm"
@@ -117,23 +117,23 @@ class Case:
     expert_parallel: bool = False
     kv_cache: str = "auto"
     flags: Written = field(default_factory=Written)
-    """The operator's own."""
+    """The operator's own flags."""
     pipeline_parallel: bool = False
 
 
 @dataclass(frozen=True)
 class Precautions:
-    """What the plan does about hazards beside refusing."""
+    """What the plan does about hazards besides refusing."""
 
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     met: tuple[Mapping[str, str], ...] = ()
-    """Every hazard that the plan meets, refused or not: name, review_by, source."""
+    """Every hazard that applies to the plan, refused or not: name, review_by, source."""
 
 
 def check_hazards(case: Case, hazards: Sequence[Hazard], errors: PlanErrors) -> Precautions:
-    """Refuse what is known to fail in this version of the engine; what can be avoided, and what is only to be known."""
+    """Refuse what is known to fail in this engine version; return precautions and notes for the other hazards."""
     flags: list[str] = []
     environment: dict[str, str] = {}
     notes: list[str] = []
@@ -144,7 +144,7 @@ def check_hazards(case: Case, hazards: Sequence[Hazard], errors: PlanErrors) -> 
         avoid = hazard.get("avoid") or {}
         own = case.flags.text(avoid["flag"]) if "flag" in avoid else None
         if own is not None and not _among(own, avoid.get("refuse", ())):
-            continue  # the operator has chosen another way out
+            continue  # the operator has chosen another workaround
         met.append({"name": hazard["name"], "review_by": str(_day(hazard["review_by"])), "source": hazard["source"]})
         if own is not None or not (avoid or hazard.get("warn")):
             errors.add("hazard.known", _told(hazard, case), hazard["why"], hazard["remedy"])
@@ -166,7 +166,7 @@ def _told(hazard: Hazard, case: Case) -> str:
 
 
 def overdue(met: Iterable[Mapping[str, str]], today: dt.date) -> list[str]:
-    """What an operator is told of hazards whose day has passed; they count until somebody has looked."""
+    """Return messages on hazards whose review is overdue; they apply until somebody has reviewed them."""
     return [
         f"the hazard {one['name']} was to be looked at again by {one['review_by']}: see whether a newer engine has "
         f"mended it ({one['source']}), then give it a later review_by or a `before` in hazards.yml of your catalog"
@@ -199,7 +199,7 @@ def _applies(hazard: Hazard, case: Case) -> bool:
 
 
 def _among(value: str | None, values: Iterable[str]) -> bool:
-    """Engines read most words in any case, and - for _."""
+    """Engines read most values in any case, and - for _."""
     return value is not None and _word(value) in {_word(one) for one in values}
 
 
@@ -208,7 +208,7 @@ def _word(text: str) -> str:
 
 
 def _in_range(version: str | None, first: str | None, before: str | None) -> bool:
-    """A version that cannot be read is in every range, as is none: better a hazard too many than one overlooked."""
+    """A version that is missing or cannot be parsed is in every range: better a hazard too many than one overlooked."""
     if version_key(version) is None:
         return True
     return not is_older(version, first) and (before is None or is_older(version, before))

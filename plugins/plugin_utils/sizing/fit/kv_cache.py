@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How vLLM lays out the cache: blocks of tokens, groups of layers, and how many blocks a request takes.
+"""vLLM's cache layout: blocks of tokens, groups of layers, and the number of blocks a request takes.
 
 The arithmetic follows v1/core/kv_cache_utils.py and v1/kv_cache_interface.py of vLLM. Layers of one kind form groups of
 equal size; a block is one page of every layer of a group; all groups draw blocks from one pool. A model of one kind of
@@ -35,10 +35,10 @@ class Fixed:
 
     groups: int
     window: int
-    """Tokens kept; 0 where `blocks` says it all."""
+    """Tokens kept; 0 where `blocks` is the whole size."""
     block_tokens: int
     blocks: int = 0
-    """Blocks on top: one for a window that starts inside a block, or the states of linear attention."""
+    """Additional blocks: one for a window that starts inside a block, or the states of linear attention."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CacheLayout:
     fixed: tuple[Fixed, ...] = ()
 
     def blocks_per_request(self, context: int, batched_tokens: int) -> int:
-        """Blocks of a request of this length, while `batched_tokens` are processed in each step."""
+        """Return the blocks of a request of this length, while `batched_tokens` are processed in each step."""
         blocks = self.growing * -(-context // self.block_tokens)
         for one in self.fixed:
             kept = min(one.window + IN_FLIGHT_BATCHES * batched_tokens, context) if one.window else 0
@@ -69,17 +69,17 @@ class Pool:
     batched: int
 
     def concurrency(self, context: int) -> float:
-        """Requests of this length at once, as vLLM prints it."""
+        """Return the concurrent requests of this length, as vLLM prints it."""
         return round(self.blocks / self.layout.blocks_per_request(context, self.batched), 4)
 
     def tokens(self, context: int) -> int:
-        """Tokens in whole blocks; where groups differ, as many requests as fit times their length, as vLLM prints."""
+        """Return tokens in whole blocks; if groups differ, the requests that fit times their length, as vLLM prints."""
         if self.layout.growing == 1 and not self.layout.fixed:
             return self.blocks * self.layout.block_tokens
         return self.blocks * context // self.layout.blocks_per_request(context, self.batched)
 
     def longest(self, most: int) -> int:
-        """The longest request, up to `most`, that fits; by halving, since more tokens never take fewer blocks."""
+        """Return the longest request, up to `most`, that fits; by bisection, as more tokens never take fewer blocks."""
         low, high = 0, most
         while low < high:
             middle = (low + high + 1) // 2
@@ -99,7 +99,7 @@ def cache_layout(
     block_tokens: int = BLOCK_TOKENS,
     speculative_tokens: int = 0,
 ) -> CacheLayout:
-    """How the model's cache is laid out on one GPU."""
+    """Return the layout of the model's cache on one GPU."""
 
     def staged(layers: int) -> int:
         return -(-layers // pipeline_parallel)
@@ -123,7 +123,7 @@ def cache_layout(
 
 
 def _group_size(*counts: int) -> int:
-    """Layers of a group: the smaller kind's number, or the larger one's where that pads less."""
+    """Return the layers per group: the smaller kind's number, or the larger one's where that pads less."""
     least, most = min(counts), max(counts)
     return most if most < least * 1.5 else least
 
@@ -140,7 +140,7 @@ def _windowed(shape: ModelShape, full: int, windowed: int, page: int, block_toke
 def _hybrid(
     shape: ModelShape, ranks: int, full: int, linear: int, token: int, block_tokens: int, guessed: int
 ) -> CacheLayout:
-    """The block is made long enough that a page of attention holds a state of linear attention."""
+    """Return a layout with blocks long enough that a page of attention holds a state of linear attention."""
     state = state_bytes_per_layer(shape, ranks, guessed)
     kept = STATES_PER_SEQUENCE + guessed
     if not full:

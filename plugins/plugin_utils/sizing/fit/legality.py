@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ways of cutting a model an engine can load: heads, KV heads, whole quantisation blocks, world size."""
+"""Check that an engine can load a model at a parallel layout: heads, KV heads, quantisation blocks, world size."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ ERRORS = {
 MOST_SPECULATIVE = 16
 _NO_WAY = "serve another model: no tensor and pipeline parallel of these GPUs is legal for this one"
 WayOut = Callable[[], str]
-"""Says what to set instead; worked out only where something is refused."""
+"""Describes what to set instead; computed only if something is refused."""
 
 
-def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
+def check_parallel(  # noqa: PLR0913 - independent settings, all passed by name
     shape: ModelShape,
     *,
     tensor_parallel: int,
@@ -72,7 +72,7 @@ def check_parallel(  # noqa: PLR0913 - each is a setting of its own, all by name
 ) -> None:
     """Refuse every way in which these settings cannot work, in any version of an engine.
 
-    `replicas` and `every_gpu` (a launch over several hosts leaves no GPU free) only decide which ways out are offered.
+    `replicas` and `every_gpu` (a launch over several hosts leaves no GPU free) only decide which remedies are offered.
     """
     sizes = {"tensor parallel": tensor_parallel, "pipeline parallel": pipeline_parallel, "number of GPUs": gpus}
     wrong = {name: one for name, one in sizes.items() if not _is_size(one)}
@@ -129,7 +129,7 @@ def _check_heads(shape: ModelShape, ranks: int, way: WayOut, errors: PlanErrors)
 
 
 def _check_sizes(shape: ModelShape, ranks: int, expert_parallel: bool, way: WayOut, errors: PlanErrors) -> None:
-    """Sizes that leave a rest; where heads or blocks do too, those say it already."""
+    """Refuse sizes that are not divisible; skipped where an error about heads or blocks already covers them."""
     if not heads_legal(shape, ranks):
         return
     said = {name for name, _, _ in broken_shards(shape, ranks, expert_parallel)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parallel sizes no rule refuses on given GPUs, and how an operator is told of them: a remedy is always legal."""
+"""List the parallel sizes that are legal on given GPUs, and phrase them as remedies: a remedy is always legal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place:
     gpus: int
     gpus_per_host: int = 1
     hosts: int | None = None
-    """None where nobody counts hosts."""
+    """None where hosts are not counted."""
     replicas: int = 1
     every_gpu: bool = False
     """Whether a launch over several hosts must use all of their GPUs; on one host some may stay free."""
@@ -31,7 +31,7 @@ class Place:
         return self.hosts is not None and self.hosts * self.gpus_per_host == self.gpus
 
     def holds(self, ranks: int, stages: int) -> bool:
-        """Whether so many processes have their GPUs here, as a launch places them."""
+        """Whether this many processes have their GPUs here, as a launch places them."""
         world = ranks * stages * self.replicas
         if world > self.gpus or (ranks > self.gpus_per_host and ranks % self.gpus_per_host):
             return False
@@ -43,7 +43,7 @@ class Place:
 
 
 def heads_legal(shape: ModelShape, ranks: int) -> bool:
-    """Whether heads of other kinds than the queries' can be cut so; the callers have asked for those."""
+    """Whether the heads other than the queries' can be cut this way; callers check the query heads."""
     if shape.compressed is not None:
         return shape.compressed.o_groups % ranks == 0
     if shape.linear is not None and (shape.linear.key_heads % ranks or shape.linear.value_heads % ranks):
@@ -52,7 +52,7 @@ def heads_legal(shape: ModelShape, ranks: int) -> bool:
 
 
 def legal_tensor_parallel(shape: ModelShape, most: int, expert_parallel: bool = False) -> list[int]:
-    """Every size up to `most` at which the model can be cut."""
+    """Return every size up to `most` at which the model can be cut."""
     sizes = [one for one in range(1, min(most, shape.heads) + 1) if shape.heads % one == 0]
     return [
         one
@@ -65,7 +65,7 @@ def legal_tensor_parallel(shape: ModelShape, most: int, expert_parallel: bool = 
 
 
 def legal_ways(shape: ModelShape, place: Place, expert_parallel: bool = False) -> Iterator[tuple[int, int]]:
-    """Tensor and pipeline parallel that break no rule there, the largest tensor parallel and fewest stages first."""
+    """Yield the legal pairs of tensor and pipeline parallel, the largest tensor parallel and fewest stages first."""
     for ranks in reversed(legal_tensor_parallel(shape, place.gpus, expert_parallel)):
         for stages in range(1, min(shape.layers, place.gpus // ranks) + 1):
             if place.holds(ranks, stages):
@@ -73,7 +73,7 @@ def legal_ways(shape: ModelShape, place: Place, expert_parallel: bool = False) -
 
 
 def ways_out(shape: ModelShape, place: Place, stages: int, expert_parallel: bool = False) -> str:
-    """What to set instead, on these GPUs or on another number of hosts; empty where nothing is legal."""
+    """Return what to set instead, on these GPUs or on another number of hosts; empty where nothing is legal."""
     ways = list(legal_ways(shape, place, expert_parallel))
     same = sorted(ranks for ranks, parts in ways if parts == stages)[-MOST_NAMED:]
     changes = []
@@ -88,7 +88,7 @@ def ways_out(shape: ModelShape, place: Place, stages: int, expert_parallel: bool
 
 
 def _other_hosts(shape: ModelShape, place: Place, stages: int, expert_parallel: bool) -> list[str]:
-    """The next smaller and the next larger number of hosts at which the stages stay as they are."""
+    """Return the next smaller and the next larger number of hosts at which the number of stages can stay."""
     found, now = [], place.hosts or 1
     for counts in (range(now - 1, 1, -1), range(now + 1, 2 * now + 1)):
         for hosts in counts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tensor parallelism makes of a model's matrices: whether every part is equal, and whole in blocks or groups."""
+"""Check the shards of a model's matrices: whether all are equal, and whole in quantisation blocks or groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 
 
 def _shards(shape: ModelShape, ranks: int) -> Iterator[tuple[Matrix, int, int]]:
-    """Every cut of a quantised matrix: the size that is cut, and the unit every shard must be whole in."""
+    """Yield every cut of a quantised matrix: the size that is cut, and the unit every shard must be a multiple of."""
     for one in shape.matrices:
         if one.fmt is None or one.fmt.padded or one.place == "vision" or one.split in ("whole", "vocab"):
             continue
@@ -31,7 +31,7 @@ def _whole(size: int, ranks: int, unit: int) -> bool:
 
 
 def broken_shards(shape: ModelShape, ranks: int, expert_parallel: bool = False) -> list[tuple[str, int, int]]:
-    """Matrices whose shards are not whole blocks or groups: name, size that is cut, unit."""
+    """Return the matrices whose shards are not whole blocks or groups: name, size that is cut, unit."""
     broken: list[tuple[str, int, int]] = []
     for one, size, unit in _shards(shape, ranks):
         parts = 1 if one.expert and expert_parallel else ranks
@@ -44,7 +44,7 @@ def broken_shards(shape: ModelShape, ranks: int, expert_parallel: bool = False) 
 
 
 def uneven_sizes(shape: ModelShape, ranks: int, expert_parallel: bool = False) -> list[tuple[str, int]]:
-    """Sizes that engines cut into equal parts and that leave a rest: name and size. Heads have rules of their own."""
+    """Return sizes that engines cut into equal parts but that are not divisible: name and size. Heads are excluded."""
     uneven: list[tuple[str, int]] = []
     for one in shape.matrices:
         if one.place == "vision" or (one.expert and expert_parallel):

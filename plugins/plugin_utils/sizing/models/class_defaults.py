@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What config.json files leave out because the model's class has it as a default.
+"""Defaults of a model's class that config.json files leave out.
 
-Only families whose files in the wild really omit these keys. The figures are the defaults of the classes of
+Only for families whose published files really omit these keys. The figures are the defaults of the classes of
 Transformers in src/transformers/models, gemma3/configuration_gemma3.py, llama/configuration_llama.py and
 mistral/configuration_mistral.py (2026-11-15).
 """
@@ -19,7 +19,7 @@ _GEMMA3 = {
     "max_position_embeddings": 131_072,
     "sliding_window": 4096,
 }
-"""Gemma 3 4B names its width and depth only; 12B and 27B the heads too."""
+"""Gemma 3 4B gives only its width and depth; 12B and 27B also the heads."""
 
 DEFAULTS: Mapping[str, Mapping[str, int]] = {"gemma3_text": _GEMMA3}
 
@@ -44,11 +44,11 @@ NESTED: Mapping[str, Mapping[str, int]] = {
         "max_position_embeddings": 131_072,
     },
 }
-"""Of a text model inside another (LLaVA, Pixtral); a Llama of its own that lacks its width is a broken file."""
+"""For a text model inside another (LLaVA, Pixtral); a standalone Llama that lacks its width is a broken file."""
 
 
 def with_class_defaults(text: Mapping[str, Any], nested: bool, notes: list[str]) -> Mapping[str, Any]:
-    """The config with what its class would add, and a note that names it. A key that is there, even null, stays."""
+    """Return the config with its class defaults, and add a note that names them. Present keys, even null, are kept."""
     family = text.get("model_type")
     table = (NESTED if nested else DEFAULTS).get(family, {}) if isinstance(family, str) else {}
     assumed = {key: value for key, value in table.items() if key not in text}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads any Hugging Face config.json into a ModelShape.
+"""Read any Hugging Face config.json into a ModelShape.
 
-Families differ in the names of keys and in what they leave unsaid; both are handled here and in layers.py. A
-family that is not known is read by its ordinary keys, with a note.
+Families differ in the names of keys and in what they omit; both are handled here and in layers.py. An unknown family
+is read by its ordinary keys, with a note.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KNOWN = (
     "cohere", "cohere2", "gpt2",
 )  # fmt: skip
 _UNKNOWN_LAYERS = ("hybrid_override_pattern", "mamba_num_heads", "mamba_d_state", "linear_attn_config")
-"""Keys of layers that would be counted far too large if read as attention: better no number than a wrong one."""
+"""Keys of layers that would be counted far too large if read as attention: no number is better than a wrong one."""
 _TEXT = ("text_config", "llm_config", "language_config")
 _TIED = ("gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2", "gpt2")
 """Families whose embeddings are also the output matrix unless their config says otherwise."""
@@ -54,11 +54,11 @@ _ENCODERS = (
     "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "albert", "electra", "deberta", "deberta-v2",
     "mpnet", "modernbert", "nomic_bert", "clip", "siglip", "vit",
 )  # fmt: skip
-"""Families that read and do not write: they have no cache, and the question does not arise."""
+"""Families that do not generate text: they have no cache, so sizing does not apply."""
 
 
 def read_config(config: Mapping[str, Any] | object, name: str, errors: PlanErrors) -> ModelShape | None:
-    """The model's shape; None with one error that names everything missing or wrong."""
+    """Return the model's shape; None with one error that names everything missing or invalid."""
     if not isinstance(config, Mapping):
         _refuse(name, [f"it is {shown(config)}, expected a mapping"], errors)
         return None
@@ -94,7 +94,7 @@ def read_config(config: Mapping[str, Any] | object, name: str, errors: PlanError
 
 
 def _parts(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """The text model's config and the vision tower's."""
+    """Return the text model's config and the vision tower's."""
     vision = config.get("vision_config")
     for key in _TEXT:
         nested = config.get(key)
@@ -156,10 +156,10 @@ def _intermediate(fields: Fields, family: str, experts: Experts | None, dense: i
 
 
 def _context(fields: Fields) -> int | None:
-    """Tokens the model was made for: max_position_embeddings, which counts a rope scaling already.
+    """Return the tokens the model was made for: max_position_embeddings, which already includes a rope scaling.
 
-    Except where somebody adds YaRN to a config, as Qwen's model cards say, and leaves the number as it was: there
-    engines take original_max_position_embeddings times the factor.
+    The exception is YaRN added to a config without changing that number, as Qwen's model cards describe: there engines
+    take original_max_position_embeddings times the factor.
     """
     positions = fields.number("max_position_embeddings", "n_positions", "seq_length", most="tokens")
     if fields.has("model_max_length") and fields.word("model_type").startswith("cohere"):
@@ -230,7 +230,7 @@ def _compressed(fields: Fields, layers: int) -> CompressedAttention:
 
 
 def _impossible(shape: ModelShape) -> list[str]:
-    """Numbers that are each in bounds but contradict each other."""
+    """Return problems of numbers that are each within bounds but contradict each other."""
     problems = []
     if shape.heads % shape.kv_heads and shape.mla is None and shape.compressed is None:
         problems.append(f"num_attention_heads {shape.heads} is not a multiple of num_key_value_heads {shape.kv_heads}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a config.json that anybody may have written: every value is checked, everything wrong is said at once."""
+"""Read the fields of an untrusted config.json: every value is checked, and all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMITS = {
 
 
 class Fields:
-    """A mapping whose numbers are asked for by name; what is missing or wrong is collected."""
+    """A mapping whose values are read by name; missing and invalid ones are collected."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -29,7 +29,7 @@ class Fields:
         return any(self.values.get(key) is not None for key in keys)
 
     def number(self, *keys: str, most: str = "width", least: int = 1) -> int | None:
-        """The first of these keys that is there, as a whole number in bounds."""
+        """Return the first of these keys that is present, as a whole number within bounds."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -41,7 +41,7 @@ class Fields:
         return None
 
     def required(self, *keys: str, most: str = "width") -> int:
-        """As number; a missing key is noted, and 1 returned so that reading can go on and find the rest."""
+        """Like `number`, but a missing key is recorded, and 1 returned so that reading can go on and find the rest."""
         before = len(self.wrong)
         value = self.number(*keys, most=most)
         if value is None:
@@ -60,7 +60,7 @@ class Fields:
         return value
 
     def numbers(self, key: str, *, least: int = 0, most: str = "width", length: int | None = None) -> list[int] | None:
-        """A list of whole numbers in bounds, not longer than any model has layers."""
+        """Return a list of whole numbers within bounds, not longer than any model has layers."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -80,7 +80,7 @@ class Fields:
         return list(value)
 
     def words(self, key: str) -> list[str]:
-        """A list of texts; anything else in it is left out, since such lists only name exceptions."""
+        """Return a list of texts; other items are dropped, since such lists only name exceptions."""
         value = self.values.get(key)
         if not isinstance(value, Sequence) or isinstance(value, str):
             return []
@@ -92,13 +92,13 @@ class Fields:
 
 
 def plain(text: str, most: int = 60) -> str:
-    """A text of somebody else's for a message: what a terminal would act on or cannot encode is written out."""
+    """Sanitise foreign text for a message: shorten it, and escape characters that are not printable."""
     cut = text if len(text) <= most else text[: most - 3] + "..."
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
 
 
 def shown(value: object) -> str:
-    """A value as an operator can read it, however long it is."""
+    """Format a value so that an operator can read it, however long it is."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**18:
         return "a number of more than 18 digits"
     if isinstance(value, Mapping):

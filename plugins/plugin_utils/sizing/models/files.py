@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A config.json from disk, whatever somebody has put there."""
+"""Read a config.json from disk, whatever the file may contain."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import plain
 
 LARGEST = 8 * 1024 * 1024
-"""Bytes of the largest config.json that is read; real ones have some kilobytes."""
+"""Largest config.json that is read, in bytes; real ones have some kilobytes."""
 
 
 WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".onnx")
-"""How files of weights end, which people name in the place of a config.json."""
+"""Suffixes of weight files, which people name instead of a config.json."""
 
 
 def parse_config_file(path: str | Path, errors: PlanErrors) -> Mapping[str, Any] | None:
-    """The mapping in a config.json, or in the config.json of a directory; None with an error where there is none."""
+    """Parse a config.json, or the config.json of a directory; None with an error if that fails."""
     file = Path(path)
     if file.suffix.lower() in WEIGHTS and not file.is_dir():
         _refuse_weights(file, errors)
@@ -41,7 +41,7 @@ def parse_config_file(path: str | Path, errors: PlanErrors) -> Mapping[str, Any]
 
 
 def _with_quantization(document: dict[str, Any], beside: Path) -> dict[str, Any]:
-    """ModelOpt writes the quantisation into a file of its own, beside the config.json."""
+    """Add the quantisation that ModelOpt writes into a separate file next to the config.json."""
     if document.get("quantization_config") is not None:
         return document
     try:
@@ -61,7 +61,7 @@ def _parse(file: Path) -> Any:
 
 
 def _read(file: Path) -> str:
-    # Not blocking: a named pipe in the place of a file would otherwise wait for ever.
+    # Not blocking: a named pipe in place of a file would otherwise wait forever.
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(descriptor)
@@ -101,7 +101,7 @@ def _refuse(file: Path, reason: str, errors: PlanErrors) -> None:
 
 
 def _refuse_weights(file: Path, errors: PlanErrors) -> None:
-    """A file of weights says nothing here of the model; of GGUF there is often no config.json at all."""
+    """Refuse a weight file: it does not describe the model here; for GGUF there is often no config.json at all."""
     if file.suffix.lower() == ".gguf":
         refuse_gguf(f"{plain(str(file), 300)} is a GGUF file", errors)
         return
@@ -114,7 +114,7 @@ def _refuse_weights(file: Path, errors: PlanErrors) -> None:
 
 
 def refuse_gguf(found: str, errors: PlanErrors) -> None:
-    """Say what to serve in the place of a GGUF file."""
+    """Refuse a GGUF file, naming what to serve instead."""
     errors.add(
         "model.config",
         found,

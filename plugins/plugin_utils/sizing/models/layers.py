@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which layers of a model attend how, and which have experts, from the keys each family uses for it."""
+"""Derive the attention kind of each layer, and which layers have experts, from each family's own keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {
 
 
 def attention_layers(fields: Fields, family: str, layers: int, notes: list[str]) -> tuple[Counter[str], int | None]:
-    """How many layers attend fully, to a window, or linearly, and how wide the window is."""
+    """Return how many layers use full, windowed or linear attention, and the width of the window."""
     window = fields.number("sliding_window", "sliding_window_size", "attention_chunk_size", most="tokens")
     listed = fields.values.get("layer_types")
     if isinstance(listed, Sequence) and not isinstance(listed, str) and len(listed) == layers:
@@ -43,18 +43,18 @@ def attention_layers(fields: Fields, family: str, layers: int, notes: list[str])
 
 
 def _windowed(kinds: Counter[str], window: int | None) -> tuple[Counter[str], int | None]:
-    """Without a width a window is as wide as the context."""
+    """Count windowed layers as full if the width is unknown: the window is then as wide as the context."""
     if window is None and kinds["window"]:
         kinds["full"] += kinds.pop("window")
     return kinds, window if kinds["window"] else None
 
 
 def _windows(fields: Fields, family: str, layers: int, window: int | None, notes: list[str]) -> Counter[str]:
-    """Families that say it by a rule rather than a list."""
+    """Return the layer counts of families that use a rule rather than a list."""
     context = fields.number("max_position_embeddings", most="tokens") or LIMITS["tokens"]
     if window is None or window >= context:
         return Counter(full=layers)
-    every = 0  # every how many layers one attends fully; 0 is never
+    every = 0  # one in this many layers has full attention; 0 for none
     if family.startswith("llama4"):
         every = fields.number("no_rope_layer_interval", most="layers") or 4
     elif family.startswith("gemma2") or family == "gpt_oss":
@@ -76,7 +76,7 @@ def _windows(fields: Fields, family: str, layers: int, window: int | None, notes
 
 
 def read_experts(fields: Fields, family: str, layers: int) -> tuple[Experts | None, int]:
-    """The experts, and how many layers are dense."""
+    """Return the experts, and how many layers are dense."""
     if not fields.has("num_experts", "num_local_experts", "n_routed_experts"):
         return None, layers
     if fields.values.get("num_experts", fields.values.get("num_local_experts")) in (0, 1) and not fields.has(
@@ -108,7 +108,7 @@ def _shared(fields: Fields, family: str, width: int) -> tuple[int, int]:
 
 
 def _moe_layers(fields: Fields, family: str, layers: int) -> int:
-    """How many layers have experts."""
+    """Return how many layers have experts."""
     listed = fields.numbers("moe_layers", most="layers")
     if listed:
         return len({one for one in listed if one < layers}) or layers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weight matrices of a model, from its dimensions: one list from which sizes, sharding and legality follow."""
+"""List the weight matrices of a model from its dimensions: sizes, sharding and legality all follow from this list."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = {"norms", "conv1d", "in_proj_ba", "gate", "weights_proj", "compressor",
 
 
 def build_matrices(shape: ModelShape, gated: bool, vision: Mapping[str, Any] | None) -> tuple[Matrix, ...]:
-    """Every matrix of the model, each with its format. `gated`: attention has an output gate beside each query."""
+    """Return every matrix of the model with its format. `gated`: attention has an output gate beside each query."""
     matrices = [
         Matrix("embed_tokens", shape.vocab, shape.hidden, "vocab", active=0, place="first"),
         *([] if shape.tied else [Matrix("lm_head", shape.vocab, shape.hidden, "vocab", place="last")]),
@@ -37,14 +37,14 @@ def build_matrices(shape: ModelShape, gated: bool, vision: Mapping[str, Any] | N
 
 
 def with_quantization(shape: ModelShape, online: Online) -> ModelShape:
-    """A model that an engine quantises while it loads it."""
+    """Return the model as an engine quantises it while loading."""
     quantization = Quantization(method=online.method, linear=online.linear, experts=online.experts)
     quantized = replace(shape, quantization=quantization)
     return replace(quantized, matrices=tuple(_formatted(quantized, one, Ignored(())) for one in shape.matrices))
 
 
 def _formatted(shape: ModelShape, matrix: Matrix, ignored: Ignored) -> Matrix:
-    """The matrix with the format it is stored in; the model's own type where it has none."""
+    """Return the matrix with the format it is stored in; unchanged where it keeps the model's own type."""
     kind = matrix.name.rsplit(".", 1)[-1]
     if kind == "hyper_connection":
         return replace(matrix, fmt=FLOAT32)
@@ -63,7 +63,7 @@ def _formatted(shape: ModelShape, matrix: Matrix, ignored: Ignored) -> Matrix:
 
 
 def _typical_layer(shape: ModelShape, matrix: Matrix) -> int:
-    """A layer in the middle that has this matrix: the first and last ones are sometimes left unquantised."""
+    """Return a layer in the middle that has this matrix: the first and last ones are sometimes left unquantised."""
     middle = shape.layers // 2
     if shape.linear is not None:
         every = max(2, shape.layers // max(1, shape.full_attention_layers))
@@ -105,7 +105,7 @@ def _latent(shape: ModelShape, layers: int) -> Iterator[Matrix]:
     yield Matrix("self_attn.kv_a_proj_with_mqa", mla.cached, shape.hidden, "whole", count=layers)
     yield Matrix("self_attn.kv_b_proj", expand, mla.kv_rank, "column", count=layers)
     yield Matrix("self_attn.o_proj", shape.hidden, shape.heads * mla.value_dim, "row", count=layers)
-    # The engine keeps the expansion a second time, unquantised, to attend in the latent space while decoding.
+    # The engine keeps a second, unquantised copy of the expansion, to attend in the latent space while decoding.
     yield Matrix("self_attn.absorbed", expand, mla.kv_rank, "column", count=layers, active=0, derived=True)
     if mla.index_heads:
         width = mla.index_heads * mla.index_dim
@@ -127,7 +127,7 @@ def _delta_net(shape: ModelShape) -> Iterator[Matrix]:
 
 
 def _compressed(shape: ModelShape) -> Iterator[Matrix]:
-    """DeepSeek V4's attention, with its indexer, compressors and hyper-connections."""
+    """Yield the matrices of DeepSeek V4's attention, with its indexer, compressors and hyper-connections."""
     one = shape.compressed
     if one is None:
         return
@@ -177,7 +177,7 @@ def _gated(prefix: str, width: int, hidden: int, count: int) -> Iterator[Matrix]
 
 
 def _next_token(shape: ModelShape, gated: bool) -> Iterator[Matrix]:
-    """The layers that predict a further token: a whole layer each, and a projection of two inputs to one."""
+    """Yield the multi-token-prediction layers: a whole layer each, and a projection of two inputs to one."""
     count = shape.mtp_layers
     if not count:
         return
@@ -196,7 +196,7 @@ def _next_token(shape: ModelShape, gated: bool) -> Iterator[Matrix]:
 
 
 def _vision(vision: Mapping[str, Any] | None) -> Iterator[Matrix]:
-    """The vision tower as far as its config tells: attention, feed-forward and the projection to the text model."""
+    """Yield the vision tower, as far as its config goes: attention, feed-forward, projection to the text model."""
     if vision is None:
         return
     fields = Fields(vision)

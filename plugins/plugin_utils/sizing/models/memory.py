@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a model's weights, cache and states take on a GPU. Pure arithmetic over a ModelShape."""
+"""Compute the memory of a model's weights, cache and states on a GPU. Pure arithmetic over a ModelShape."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class CacheFormat:
 
     bits: int
     group: int = 0
-    """Elements that share a scale of one byte; 0 for none."""
+    """Elements that share a one-byte scale; 0 for none."""
     scale_bytes: int = 0
-    """Of a scale that each token and head has, for keys and for values."""
+    """Bytes of the scale that each token and head has, for keys and for values."""
     latent: bool = False
     """A layout of latent attention, whose rotary part keeps 16 bits."""
     guess: bool = False
-    """The format is not public enough to count: one byte an element stands for it."""
+    """The format is not documented well enough to count: one byte per element is assumed."""
 
     def size(self, elements: int) -> int:
-        """Bytes of a vector of this length."""
+        """Return the bytes of a vector of this length."""
         scales = -(-elements // self.group) if self.group else 0
         return -(-elements * self.bits // 8) + scales + self.scale_bytes
 
@@ -64,7 +64,7 @@ CACHE_FORMATS = {
         _GUESS,
     ),
 }
-"""Words of --kv-cache-dtype: those of vLLM 0.32 and SGLang 0.5.23 (catalog/engines), and common spellings.
+"""Values of --kv-cache-dtype: those of vLLM 0.32 and SGLang 0.5.23 (catalog/engines), and common spellings.
 
 Sizes as in vLLM's v1/kv_cache_interface.py: a float32 scale for each token and head beside keys and values, for NVFP4
 one byte for each 16 elements.
@@ -73,18 +73,18 @@ one byte for each 16 elements.
 
 @dataclass(frozen=True)
 class Parameters:
-    """Numbers of weights."""
+    """Parameter counts."""
 
     total: int
-    """Of the text model, without layers for further tokens and without a vision tower."""
+    """Of the text model, without multi-token-prediction layers and without a vision tower."""
     active: int
-    """That a token goes through, embeddings left out."""
+    """Parameters that a token uses, without embeddings."""
     mtp: int
     vision: int
 
 
 def parameters(shape: ModelShape) -> Parameters:
-    """How many weights the model has, and how many a token uses."""
+    """Return how many parameters the model has, and how many a token uses."""
     stored = [one for one in shape.matrices if not one.derived]
 
     def total(*places: str) -> int:
@@ -101,12 +101,12 @@ def _active(matrix: Matrix) -> int:
 
 
 def total_weight_bytes(shape: ModelShape) -> int:
-    """Bytes of the checkpoint's weights: everything, the vision tower and further-token layers too."""
+    """Return the bytes of the checkpoint's weights: everything, including vision tower and multi-token prediction."""
     return sum(_size(shape, one, one.outputs, one.inputs) * one.count for one in shape.matrices if not one.derived)
 
 
 def active_weight_bytes(shape: ModelShape) -> int:
-    """Bytes read for one decoded token at batch 1: attention, shared and active experts, output matrix."""
+    """Return the bytes read for one decoded token at batch 1: attention, shared and active experts, output matrix."""
     total = sum(_size(shape, one, one.outputs, one.inputs) * _active(one) for one in shape.matrices)
     return total + (shape.vocab * shape.hidden * shape.dtype_bytes if shape.tied else 0)
 
@@ -120,9 +120,9 @@ def weight_bytes(
     mtp: bool = False,
     vision: bool = True,
 ) -> int:
-    """Bytes of weights on the GPU that holds most: what tensor parallelism cuts is cut, what it copies is copied.
+    """Return the bytes of weights on the GPU that holds most, with each matrix cut or copied by tensor parallelism.
 
-    `mtp`: the layers for further tokens are loaded (only with speculative decoding). `vision`: the vision tower is.
+    `mtp`: the multi-token-prediction layers are loaded (only with speculative decoding). `vision`: the vision tower is.
     """
     stage = -(-shape.layers // pipeline_parallel)
     layers = ends = first = last = 0
@@ -145,7 +145,7 @@ def weight_bytes(
 
 
 def _shard(shape: ModelShape, one: Matrix, ranks: int, expert_parallel: bool) -> int:
-    """Bytes of all matrices of a kind on one GPU."""
+    """Return the bytes of all matrices of a kind on one GPU."""
     if one.expert and expert_parallel and shape.experts is not None:
         layers = one.count // shape.experts.count
         return _size(shape, one, one.outputs, one.inputs) * layers * -(-shape.experts.count // ranks)
@@ -166,12 +166,12 @@ def _size(shape: ModelShape, one: Matrix, outputs: int, inputs: int) -> int:
 
 
 def local_kv_heads(shape: ModelShape, ranks: int) -> int:
-    """KV heads on one GPU: at least one, so with more GPUs than heads each head is there several times."""
+    """Return the KV heads on one GPU: at least one, so with more GPUs than heads each head is replicated."""
     return max(1, -(-shape.kv_heads // ranks))
 
 
 def _cache_format(shape: ModelShape, kv_dtype: str) -> CacheFormat:
-    """How the cache is stored; `auto` is the model's own type, or what its checkpoint asks for."""
+    """Return how the cache is stored; `auto` is the model's own type, or what its checkpoint asks for."""
     word = kv_dtype.lower()
     if word == "auto":
         word = shape.quantization.kv_cache or shape.dtype
@@ -179,7 +179,7 @@ def _cache_format(shape: ModelShape, kv_dtype: str) -> CacheFormat:
 
 
 def layer_cache_bytes(shape: ModelShape, tensor_parallel: int, kv_dtype: str) -> int:
-    """Bytes that one attention layer caches for a token on one GPU (not DeepSeek V4's)."""
+    """Return the bytes that one attention layer caches for a token on one GPU (not DeepSeek V4's)."""
     stored = _cache_format(shape, kv_dtype)
     if shape.mla is not None:
         # The latent vector is whole on every GPU; FP8 keeps its rotary part in 16 bits, with four scales of 4 bytes,
@@ -191,7 +191,7 @@ def layer_cache_bytes(shape: ModelShape, tensor_parallel: int, kv_dtype: str) ->
 
 
 def index_cache_bytes(shape: ModelShape) -> int:
-    """Bytes the sparse index of DeepSeek V3.2 adds to a layer and token: FP8 keys and a scale for each 128."""
+    """Return the bytes of DeepSeek V3.2's sparse index per layer and token: FP8 keys, and a scale for each 128."""
     if shape.mla is None or not shape.mla.index_heads:
         return 0
     return shape.mla.index_dim + 4 * -(-shape.mla.index_dim // 128)
@@ -200,7 +200,7 @@ def index_cache_bytes(shape: ModelShape) -> int:
 def kv_bytes_per_token(
     shape: ModelShape, tensor_parallel: int, kv_dtype: str = "auto", pipeline_parallel: int = 1
 ) -> int:
-    """Bytes by which one more token of context grows the cache of one GPU, of the stage with most layers.
+    """Return the bytes by which one more token grows the cache of one GPU, in the stage with most layers.
 
     Only layers whose cache grows count: windows and linear attention keep a fixed amount for each sequence.
     """
@@ -218,14 +218,14 @@ def kv_bytes_per_token(
 
 
 def state_bytes_per_sequence(shape: ModelShape, tensor_parallel: int, speculative_tokens: int = 0) -> int:
-    """Bytes that the linear-attention layers keep for a sequence of any length on one GPU."""
+    """Return the bytes that the linear-attention layers keep for a sequence of any length on one GPU."""
     if shape.linear is None:
         return 0
     return shape.linear.layers * state_bytes_per_layer(shape, tensor_parallel, speculative_tokens)
 
 
 def state_bytes_per_layer(shape: ModelShape, tensor_parallel: int, speculative_tokens: int = 0) -> int:
-    """The convolution's last inputs, in the model's type, and the recurrent state, in its own."""
+    """Return the bytes of the convolution's last inputs, in the model's type, and the recurrent state, in its own."""
     linear = shape.linear
     if linear is None:
         return 0

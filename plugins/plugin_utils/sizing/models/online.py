@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine makes of weights that it quantises while it loads them: catalog/rules/online_quantization.yml."""
+"""Quantisation that an engine applies while loading weights: catalog/rules/online_quantization.yml."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _rules() -> Mapping[str, Any]:
 
 
 def _known(engine: str, version: str | None) -> dict[str, Mapping[str, Any]]:
-    """Words of the engine's --quantization that need no quantised checkpoint, in this version."""
+    """Return the values of the engine's --quantization that need no quantised checkpoint, in this version."""
     methods: Mapping[str, Mapping[str, Any]] = _rules()["engines"].get(engine) or {}
     return {word: one for word, one in methods.items() if not is_older(version, one["from"])}
 
@@ -43,7 +43,7 @@ def online_methods(engine: str, version: str | None) -> list[str]:
 
 
 def online_quantization(engine: str, version: str | None, word: str) -> Online | None:
-    """What --quantization makes of weights in 16 bits; None where it only reads what was quantised before."""
+    """Return what --quantization makes of 16-bit weights; None if it only reads weights quantised before."""
     found = _known(engine, version).get(word)
     if found is None:
         return None

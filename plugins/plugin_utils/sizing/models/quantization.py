@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint's quantization_config: which weights are stored how, scales included."""
+"""Read a checkpoint's quantization_config: how each kind of weight is stored, scales included."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NVFP4 = WeightFormat("nvfp4", 4, group=16, scale_bytes=1)
 
 
 def read_quantization(config: object, expert_dtype: str, problems: list[str], notes: list[str]) -> Quantization:
-    """The quantisation of a checkpoint; none without a quantization_config."""
+    """Read the quantisation of a checkpoint; an empty one without a quantization_config."""
     if config is None:
         return Quantization()
     if not isinstance(config, Mapping):
@@ -67,7 +67,7 @@ def read_quantization(config: object, expert_dtype: str, problems: list[str], no
 
 
 def _guess(fields: Fields) -> str:
-    """Some exporters name the algorithm only."""
+    """Guess the method: some exporters only name the algorithm."""
     if fields.has("quant_algo"):
         return "modelopt"
     return "bitsandbytes" if fields.has("load_in_4bit", "load_in_8bit") else ""
@@ -138,7 +138,7 @@ def _bitsandbytes(fields: Fields) -> Formats:
 
 
 def _compressed_tensors(fields: Fields) -> Formats:
-    """The first group of a compressed-tensors config; its targets are the linear layers, its ignore list the rest."""
+    """Read the first group of a compressed-tensors config; its targets are taken to be the linear layers."""
     groups = fields.values.get("config_groups")
     weights: Any = None
     if isinstance(groups, Mapping):
@@ -172,7 +172,7 @@ def _compressed_tensors(fields: Fields) -> Formats:
 class Ignored:
     """The modules that stay unquantised, from lists that may be long or hostile.
 
-    Plain names are looked up; patterns are few, and a regular expression that could take long is not tried.
+    Plain names are looked up; patterns are few, and a regular expression that could run long is not tried.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -182,7 +182,7 @@ class Ignored:
         self.expressions = [_compile(one[3:]) for one in listed if one.startswith("re:")][:_MOST]
 
     def __contains__(self, name: object) -> bool:
-        """Whether this module, one it is part of, or the last part of its name is listed."""
+        """Whether this module, a module that contains it, or a trailing part of its name is listed."""
         text = str(name)
         parts = text.split(".")
         ends = {".".join(parts[start:]) for start in range(len(parts))}
@@ -201,7 +201,7 @@ _REPEATS = re.compile(r"[*+{]")
 
 
 def _compile(expression: str) -> re.Pattern[str] | None:
-    """A regular expression, unless it is wrong or nests repeats, which can take for ever on any name."""
+    """Compile a regular expression, unless it is invalid or nests repeats, which can run forever on any name."""
     if _REPEATED_GROUP.search(expression) or len(_REPEATS.findall(expression)) > 4:
         return None
     try:

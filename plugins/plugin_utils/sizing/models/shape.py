@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model is made of, as far as memory, sharding and legality ask: pure data, read from a config.json."""
+"""A model's dimensions, as far as memory, sharding and legality need them: pure data, read from a config.json."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 Split = Literal["column", "row", "kv", "vocab", "whole"]
 """How tensor parallelism cuts a matrix: by its outputs, by its inputs, by KV heads (which are replicated when there
-are fewer of them than GPUs), by (padded) vocabulary, or not at all."""
+are fewer of them than GPUs), by (padded) vocabulary, or not at all.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class WeightFormat:
     """Bits of a zero point of each group."""
     per_channel: bool = False
     padded: bool = False
-    """The engine pads shards to whole groups, so that any cut is legal."""
+    """Whether the engine pads shards to whole groups, so that any cut is legal."""
 
     def size(self, outputs: int, inputs: int) -> int:
-        """Bytes of a matrix in this format."""
+        """Return the bytes of a matrix in this format."""
         total = outputs * inputs * self.bits / 8
         if self.block is not None:
             rows, columns = self.block
@@ -49,7 +50,7 @@ class WeightFormat:
 
 @dataclass(frozen=True)
 class Quantization:
-    """The checkpoint's quantisation, as its quantization_config says."""
+    """The checkpoint's quantisation, from its quantization_config."""
 
     method: str | None = None
     block: tuple[int, int] | None = None
@@ -64,7 +65,7 @@ class Quantization:
 
     @property
     def is_fp8(self) -> bool:
-        """Whether weights are floats of 8 bits, so that the GPU must compute them; integers of 8 bits are not."""
+        """Whether weights are 8-bit floats, so that the GPU must support FP8 compute; 8-bit integers do not count."""
         return any(one is not None and one.name == "fp8" for one in (self.linear, self.experts))
 
 
@@ -76,7 +77,7 @@ class Experts:
     per_token: int
     intermediate: int
     shared: int
-    """Shared experts, through which every token goes."""
+    """Shared experts, which every token uses."""
     shared_intermediate: int
     """Width of all shared experts together."""
     moe_layers: int
@@ -84,7 +85,7 @@ class Experts:
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """Multi-head latent attention: one compressed vector a token and layer is cached, whole on every GPU."""
+    """Multi-head latent attention: one compressed vector per token and layer is cached, whole on every GPU."""
 
     kv_rank: int
     rope_dim: int
@@ -120,10 +121,10 @@ class LinearAttention:
 
 @dataclass(frozen=True)
 class CompressedAttention:
-    """DeepSeek V4: tokens are compressed by a ratio a layer, beside a short sliding window."""
+    """DeepSeek V4: tokens are compressed by a ratio per layer, beside a short sliding window."""
 
     ratios: tuple[int, ...]
-    """Of each layer; 1 is a layer with nothing but the window."""
+    """Compression ratio of each layer; a layer with ratio 1 has only the window."""
     window: int
     rope_dim: int
     q_rank: int
@@ -140,14 +141,14 @@ class Matrix:
     """One kind of weight matrix: how many there are, how big, and how it is cut."""
 
     name: str
-    """As the checkpoint calls it, for quantisation's list of exceptions."""
+    """The name in the checkpoint, which the quantisation's list of exceptions uses."""
     outputs: int
     inputs: int
     split: Split
     count: int = 1
     """How many of them the whole model has."""
     active: int | None = None
-    """How many of them a token goes through; None is all."""
+    """How many of them a token uses; None is all."""
     parts: tuple[int, ...] = ()
     """Outputs of each of the projections that are fused, each of which is cut on its own."""
     fmt: WeightFormat | None = None
@@ -183,10 +184,10 @@ class ModelShape:
     mtp_layers: int = 0
     tied: bool = False
     gated_mlp: bool = True
-    """Feed-forward layers have a gate beside the way up; older families have the way up only."""
+    """Whether feed-forward layers have a gate beside the up projection; older families have only the latter."""
     full_attention_layers: int = 0
     window_layers: int = 0
-    """Layers that only look at a window or chunk of the last tokens."""
+    """Layers that only attend to a window or chunk of the last tokens."""
     window: int | None = None
     chunked: bool = False
     """The window is a chunk (Llama 4), not sliding."""
@@ -203,11 +204,11 @@ class ModelShape:
 
     @property
     def narrowed(self) -> bool:
-        """Whether an engine that is not told a type loads the model in another than its own."""
+        """Whether an engine with an automatic type loads the model in another type than its own."""
         return self.dtype == "float32"
 
     def with_dtype(self, dtype: str | None) -> ModelShape:
-        """The model as an engine loads it that is told a type: whatever is not quantised has it, the cache too.
+        """Return the model as an engine loads it with this type, which everything unquantised and the cache get.
 
         None is `auto`: the checkpoint's own type, but 16 bits for float32, as vLLM and SGLang do on GPUs (vLLM's
         config/model.py, _resolve_auto_dtype).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of a model's repository are brought: what the engine loads, by the rules of the catalog."""
+"""Select the files of a model's repository to fetch: what the engine loads, by the rules of the catalog."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags im
 RULES = BUILT_IN / "rules" / "model_files.yml"
 USUAL = "auto"
 LISTS = ("include", "exclude")
-"""What a model's entry and the intent may say of files: patterns of paths."""
+"""Keys with which a model's entry and the intent select files: patterns of paths."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Rules:
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def formats_of(self, engine: str, version: str | None, load_format: str) -> list[str] | None:
-        """The formats an engine looks for, the preferred one first; None where that is not known."""
+        """Return the formats an engine looks for, the preferred one first; None if unknown."""
         known = self.engines.get(engine) or {}
         found = (known.get("load_formats") or {}).get(load_format)
         older = (
@@ -44,7 +44,7 @@ class Rules:
 
 @lru_cache(maxsize=8)
 def load_rules(path: Path = RULES) -> Rules:
-    """The rules of this collection's catalog."""
+    """Load the rules of this collection's catalog."""
     found = load_yaml(path)
     return Rules(found["formats"], found["weights"], found["exclude"], found["engines"])
 
@@ -52,7 +52,7 @@ def load_rules(path: Path = RULES) -> Rules:
 def load_format_of(
     rules: Rules, engine: str, flags: Sequence[str], settings: Mapping[str, Any] | None = None
 ) -> str | None:
-    """The load format an engine is told to use; None where nobody says so, and it chooses by itself."""
+    """Return the load format that flags or settings give an engine; None leaves the choice to the engine."""
     known = rules.engines.get(engine) or {}
     found = (settings or {}).get(known.get("setting") or "")
     for number, word in enumerate(flags):
@@ -70,9 +70,10 @@ def selection(
     model: Mapping[str, Any] | None = None,
     intent: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The selection of files for the role that brings them; empty brings all of them.
+    """Return the selection of files for role model_weights; an empty one fetches all of them.
 
-    `model` and `intent` are what entry and inventory say of files; a list of the inventory replaces the entry's.
+    `model` and `intent` are the selections of the model's entry and the inventory; a list of the inventory replaces the
+    entry's.
     """
     own = {**_lists(model), **_lists(intent)}
     names = rules.formats_of(engine, version, load_format or USUAL)
@@ -85,7 +86,7 @@ def selection(
 
 
 def _lists(given: object) -> dict[str, list[str]]:
-    """The patterns that were given; what is none was refused where it was read."""
+    """Return the given patterns; invalid ones were refused where they were read."""
     lists = given if isinstance(given, Mapping) else {}
     return {
         key: [one for one in lists[key] if isinstance(one, str) and one]
@@ -95,7 +96,7 @@ def _lists(given: object) -> dict[str, list[str]]:
 
 
 def unknown_load_format(rules: Rules, engine: str, version: str | None, load_format: str | None) -> str | None:
-    """What to say where it is not known which files are loaded."""
+    """Return a message if it is unknown which files are loaded."""
     asked = load_format or USUAL
     if rules.formats_of(engine, version, asked) is not None:
         return None
