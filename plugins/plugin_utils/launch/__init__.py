@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One launch description for every engine, and the commands that come of it."""
+"""One launch description for every engine, and the commands rendered from it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One address for several replicas of a host: nginx from the distribution, with a configuration of its own."""
+"""A balancer for several replicas on a host: the distribution's nginx, with a configuration of its own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import 
 NGINX = "/usr/sbin/nginx"
 CONFIGURATION_PATH = "/etc/firstlight/balancer.conf"
 USER = "www-data"
-"""Whom Debian and Ubuntu have for web servers."""
+"""The account that Debian and Ubuntu provide for web servers."""
 MEMORY_MAX = "1G"
-"""Of an nginx: some ten times what it takes for as many requests as it is let through; the rest is the engine's."""
+"""Memory limit of nginx: about ten times what it needs for the connections it accepts; the rest is the engine's."""
 REPLICA_LISTEN = "127.0.0.1"
-"""Where replicas listen: only the balancer of their own host asks them."""
+"""Listen address of replicas: only the balancer on their own host connects to them."""
 
 _DIRECTORY = "firstlight-balancer"
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -25,17 +25,17 @@ _DOWN = '{"error": {"message": "no replica answers yet", "type": "service_unavai
 
 
 def replica_port(port: int, number: int) -> int:
-    """Where replica `number` listens, when clients ask `port`."""
+    """Return the port of replica `number`, when clients use `port`."""
     return port + 1 + number
 
 
 def balancer_argv() -> list[str]:
-    """The balancer in the foreground."""
+    """Return the command that runs the balancer in the foreground."""
     return [NGINX, "-c", CONFIGURATION_PATH]
 
 
 def balancer_command(listen: str, port: int, replicas: int) -> dict[str, Any]:
-    """The balancer as one of the processes of a launch."""
+    """Return the balancer as one of the processes of a launch."""
     return {
         "name": "balancer",
         "argv": balancer_argv(),
@@ -48,9 +48,9 @@ def balancer_command(listen: str, port: int, replicas: int) -> dict[str, Any]:
 
 
 def configuration(listen: str, port: int, replicas: int) -> str:
-    """Its configuration: the least busy replica is asked, answers pass through as they are made."""
+    """Render the nginx configuration: the least busy replica gets a request, responses pass through unbuffered."""
     place = f"[{listen}]:{port}" if ":" in listen else f"{listen}:{port}"
-    # As the engine itself has it: the wildcard of IPv6 is for everybody.
+    # The IPv6 wildcard serves IPv4 clients too, as it does in the engine.
     place += " ipv6only=off" if listen == "::" else ""
     lines = [
         "daemon off;",
@@ -104,13 +104,13 @@ def configuration(listen: str, port: int, replicas: int) -> str:
 
 
 def balancer_unit(served_name: str) -> str:
-    """The unit file. Unlike the servers, which are started as a group, it starts by itself and at boot."""
+    """Render the unit. Unlike the servers, which are started as a group, it starts by itself and at boot."""
     about = [
         ("Description", plain(f"Firstlight balancer for the replicas of {served_name}")),
         ("After", "network-online.target"),
         ("Wants", "network-online.target"),
         UNLESS_DRAINED,
-        # An address that comes late, as one of a link that is down at boot, must not leave it down for good.
+        # An address that appears late, such as that of a link that is down at boot, must not leave it down for good.
         ("StartLimitIntervalSec", "0"),
     ]
     service = [
@@ -121,7 +121,7 @@ def balancer_unit(served_name: str) -> str:
         ("RuntimeDirectoryMode", "0700"),
         ("ExecStart", command(balancer_argv())),
         ("ExecReload", "/bin/kill -HUP $MAINPID"),
-        ("KillSignal", "SIGQUIT"),  # answers that are being given are given to their end
+        ("KillSignal", "SIGQUIT"),  # responses in progress are completed
         ("TimeoutStopSec", "20"),
         ("Restart", "on-failure"),
         ("RestartSec", "5"),

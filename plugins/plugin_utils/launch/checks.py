@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with a launch description as a whole, all of it at once."""
+"""Check a launch description as a whole, and report all problems at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .values import Problem, Problems, is_loopback, value_problems, wrong
 
 
 def problems(description: LaunchDescription) -> list[Problem]:
-    """Everything that is wrong; later checks are left out where they need what an earlier one refused."""
+    """Return all problems; the checks of the whole are skipped if single values are invalid."""
     found = [*value_problems(description)]
     if found:
         return found
@@ -222,7 +222,7 @@ def _secrets(description: LaunchDescription) -> Problems:
 
 
 def _engine(description: LaunchDescription) -> Problems:
-    """What only some engines ask for."""
+    """Check what only some engines require."""
     if description.engine not in KEY_FROM_FILE and not is_loopback(description.listen):
         yield Problem(
             "launch.listen",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be launched, in one vocabulary for every engine and every profile (docs/launch.md)."""
+"""The launch description: one vocabulary for every engine and every profile (docs/launch.md)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ Command = dict[str, Any]
 """One process of a host: name, argv, env, engine_argv, env_file, files, container (docs/launch.md)."""
 
 ENGINE_PORT = 290
-"""Only root can listen below 1024: while the engine is down, nobody else is sent its key and its prompts. It and the 16
-after it, for replicas, are assigned to nobody, and below those that RPC and NFS take at random (decision 0023)."""
+"""Only root can listen below 1024: while the engine is down, nobody else can receive its key and its prompts. This
+port and the 16 after it, for replicas, are unassigned, and below those that RPC and NFS choose at random (decision
+0023).
+"""
 
 DISTRIBUTED_TIMEOUT = 600
 """Seconds a rank waits for the others at least: a missing one ends the start before the engine's own half an hour."""
@@ -32,17 +34,17 @@ class Profile:
     runtimes: tuple[str, ...] = ("docker",)
     one_host: bool = True
     several_hosts: bool = True
-    """On how many hosts it can be launched."""
+    """Whether it can be launched on one host, and on several."""
     ranked: bool = False
     """Whether every host runs its rank of the server, so that the head must be rank 0. It alone answers clients."""
     on_ray: bool = False
-    """Whether every host is a node of a Ray cluster, beside whose head the server runs."""
+    """Whether every host is a node of a Ray cluster; the server runs on the head, next to its Ray node."""
     replicated: bool = False
     """Whether several servers of a host are behind one address."""
     spread: bool = False
     """Whether several servers are behind one address that Ray Serve spreads over all hosts."""
     by_mpi: bool = False
-    """Whether the head's MPI starts the ranks on several hosts, in containers that must be there before it."""
+    """Whether the head's MPI starts the ranks on several hosts, in containers that must be running before it."""
 
     @property
     def several_servers(self) -> bool:
@@ -50,7 +52,7 @@ class Profile:
         return self.replicated or self.spread
 
     def answers(self, rank: int) -> bool:
-        """Whether clients are answered on the host of this rank."""
+        """Whether the host of this rank answers clients."""
         return not self.ranked or rank == 0
 
 
@@ -74,7 +76,7 @@ class LaunchHost:
     address: str = "127.0.0.1"
     interface: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """What the ranks of this host get: its RDMA devices. With Ray its node gets it, without Ray its server."""
+    """The environment of this host's ranks: its RDMA devices. With Ray its node gets it, without Ray its server."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class LaunchDescription:
     hosts: tuple[LaunchHost, ...]
     head: str
     version: str | None = None
-    """The engine's version; None is taken for a current one."""
+    """The engine's version; None is treated as a current one."""
     runtime: str = "docker"
     image: str | None = None
     venv: str = "/opt/venvs/vllm"
@@ -95,7 +97,7 @@ class LaunchDescription:
     pipeline_parallel: int = 1
     gpus_per_host: int = 1
     replicas: int = 1
-    """Servers that are all the same, each on GPUs of its own, behind one address: of a host, with ray-serve of all."""
+    """Identical servers behind one address, each on GPUs of its own: on one host, or with ray-serve on all hosts."""
     listen: str = "127.0.0.1"
     port: int = ENGINE_PORT
     # The operator's settings; None leaves each to the engine.
@@ -111,23 +113,23 @@ class LaunchDescription:
     speculative: Mapping[str, Any] | None = None
     """{method: mtp, tokens: N}; other methods are written as the engine's own flags."""
     flags: tuple[str, ...] = ()
-    """Further arguments in the engine's own words."""
+    """Further arguments in the engine's own syntax."""
     engine_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of the engine's settings file, in its own words; only TensorRT-LLM has such a file."""
+    """Further keys of the engine's settings file, under its own names; only TensorRT-LLM has such a file."""
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """What the server process gets."""
+    """The environment of the server process."""
     rdma: bool = False
     distributed_timeout: int = DISTRIBUTED_TIMEOUT
     join_timeout: int = 180
     """Seconds within which every node must be in the Ray cluster with its GPUs."""
     start_timeout: int | None = None
-    """Seconds the engine may take to be ready; None leaves its own limit."""
+    """Seconds the engine may take to be ready; None keeps the engine's own limit."""
     shared_memory: str = SHARED_MEMORY
-    """What a container may have in /dev/shm."""
+    """Size limit of /dev/shm in a container."""
     container: Mapping[str, Any] = field(default_factory=dict)
-    """What a container may do beyond what all may, and where alone it writes (engine_container.py)."""
+    """Capabilities of a container beyond the common ones, and the only places it may write to (engine_container.py)."""
     compile_cache: Mapping[str, Any] = field(default_factory=dict)
-    """Where what the engine compiles is kept on each host (compile_cache.py); empty: inside of the container."""
+    """Where the engine's compile results are kept on each host (compile_cache.py); empty: inside the container."""
     master_port: int = 29501
     env_file: str = SERVER_ENVIRONMENT_PATH
     """Root-only file that holds the API key."""
@@ -139,7 +141,7 @@ class LaunchDescription:
 
     @property
     def engine(self) -> str:
-        """The profile decides."""
+        """The engine of the profile."""
         return PROFILES[self.profile].engine
 
     @property
@@ -158,7 +160,7 @@ class LaunchDescription:
         return self.host(self.head)
 
     def host(self, name: str) -> LaunchHost:
-        """A host by its name."""
+        """Return a host by its name."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -166,7 +168,7 @@ class LaunchDescription:
         raise ValueError(f"host {name!r} is not part of the launch: its hosts are {known}")
 
     def document(self) -> dict[str, Any]:
-        """As plain data, the engine's name with it."""
+        """Return the description as plain data, including the engine's name."""
         return {"engine": self.engine, **dataclasses.asdict(self)}
 
 
@@ -186,7 +188,7 @@ SETTINGS = (
 
 
 def ranked_hosts(hosts: Sequence[Mapping[str, Any]], head: str) -> tuple[LaunchHost, ...]:
-    """Hosts in the inventory's order with ranks: the head is 0, as every engine's rendezvous wants it."""
+    """Return the hosts in the inventory's order with ranks: the head is 0, as every engine's rendezvous requires."""
     first = [host for host in hosts if host.get("name") == head]
     ordered = [*first, *(host for host in hosts if host.get("name") != head)]
     ranks = {str(host.get("name")): rank for rank, host in enumerate(ordered)}
@@ -194,5 +196,5 @@ def ranked_hosts(hosts: Sequence[Mapping[str, Any]], head: str) -> tuple[LaunchH
 
 
 def endpoint(address: str, port: int) -> str:
-    """Address and port as one word."""
+    """Return address and port as one word, with brackets around an IPv6 address."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

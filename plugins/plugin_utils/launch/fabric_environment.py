@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs between hosts are told of the fabric: their sockets' port, their RDMA devices, their traffic class.
+"""Environment variables that tell ranks which fabric interfaces, RDMA devices and traffic class to use.
 
 Two variables are never set. NCCL_IB_GID_INDEX: a GID's index differs between hosts and moves when a link comes up, and
-NCCL finds the right one by itself. NCCL_IB_DISABLE: it is a silent way to be four times slower.
+NCCL finds the right one by itself. NCCL_IB_DISABLE: it silently makes NCCL four times slower.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import nccl_traffic_class
 
 PINNED = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX")
-"""Variables that nobody may set: what they pin does not stay where it is."""
+"""Variables that nobody may set: the index they pin is not stable."""
 
 
 def fabric_environment(
     ports: Sequence[str], rdma: bool, devices: Iterable[str] = (), qos: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Everything that ranks on a host with these fabric ports are told; nothing without a fabric.
+    """Return the fabric environment of ranks on a host with these ports; empty without a fabric.
 
     `devices` are the RDMA devices behind the ports as DEVICE:PORT; unless every port has one, none is named.
     """
@@ -29,9 +29,9 @@ def fabric_environment(
 
 
 def socket_environment(port: str) -> dict[str, str]:
-    """Keeps the sockets by which ranks find each other on the fabric: the first rail's port.
+    """Return variables that bind the sockets between ranks to the fabric: to the first rail's port.
 
-    NCCL takes a name for the beginning of one unless it is told to be exact; enp1s0f1np1 would also be enp1s0f1np10,
+    NCCL matches names by prefix unless it gets an exact match with `=`; enp1s0f1np1 would also match enp1s0f1np10,
     and a VLAN on it. The others compare whole names.
     """
     return {
@@ -45,8 +45,11 @@ def socket_environment(port: str) -> dict[str, str]:
 
 
 def rdma_environment(devices: Iterable[str], qos: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Without the list NCCL also tries ports that have no cable. With NCCL_NET a fabric without working RDMA is an
-    error instead of a silent fall back to TCP, several times slower."""
+    """Return the RDMA variables of NCCL.
+
+    Without the list NCCL also tries ports that have no cable. With NCCL_NET a fabric without working RDMA is an error
+    instead of a silent fallback to TCP, several times slower.
+    """
     listed = list(devices)
     return {
         **({"NCCL_IB_HCA": f"={','.join(listed)}"} if listed else {}),
@@ -56,7 +59,7 @@ def rdma_environment(devices: Iterable[str], qos: Mapping[str, Any] | None = Non
 
 
 def device_words(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """RDMA devices as NCCL names them; none where one of the entries has no device, for half a list hides a fault."""
+    """Return RDMA devices as NCCL names them; empty if an entry has no device, as a partial list hides a fault."""
     listed = [
         f"{entry['rdma_device']}:{entry.get('rdma_port') or 1}" if entry.get("rdma_device") else None
         for entry in entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 def flag_name(word: str) -> str | None:
-    """The one name of a flag that may be written with _ or -, with its value or without; None for a value."""
+    """Return the normalised name of a flag, which may be written with _ or - and with a value; None for a value."""
     if not word.startswith("-") or word[1:2].isdigit():
         return None
     return word.split("=", 1)[0].replace("_", "-")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the launch of every engine is put together from: settings, environment, one record a process."""
+"""Building blocks of every engine's launch: settings, environment, and one record per process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .translations import MEDIA_FLAG, MEDIA_SINCE, NO_MEDIA, form_of, version_of
 
 
 def settings_arguments(description: LaunchDescription) -> list[str]:
-    """The operator's settings as the engine's arguments; those that belong in its settings file are left out."""
+    """Return the operator's settings as the engine's arguments, without those that belong in its settings file."""
     words: list[str] = []
     for name in SETTINGS:
         value = getattr(description, name)
@@ -33,9 +33,9 @@ def settings_arguments(description: LaunchDescription) -> list[str]:
 
 
 def _without_media(description: LaunchDescription) -> list[str]:
-    """Who sends a request must not choose what the engine fetches from inside the host's network.
+    """Return a flag that disables fetching media: a client must not choose what the engine fetches inside the network.
 
-    Whether a model takes images is not always known, and the flag means nothing to one that does not.
+    Whether a model takes images is not always known, and the flag has no effect on one that does not.
     """
     since, version = MEDIA_SINCE.get(description.engine), version_of(description.version)
     if since is None or (version is not None and version < since):
@@ -45,7 +45,7 @@ def _without_media(description: LaunchDescription) -> list[str]:
 
 
 def settings_document(description: LaunchDescription) -> dict[str, Any]:
-    """The operator's settings as the content of the engine's settings file."""
+    """Return the operator's settings as the content of the engine's settings file."""
     document: dict[str, Any] = {}
     for name in SETTINGS:
         value = getattr(description, name)
@@ -56,7 +56,7 @@ def settings_document(description: LaunchDescription) -> dict[str, Any]:
 
 
 def merge_settings(into: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Put further keys into a settings file; inside of those that both have, too."""
+    """Merge further keys into a settings file, recursively."""
     for name, value in more.items():
         if isinstance(value, Mapping) and isinstance(into.get(name, {}), dict):
             merge_settings(into.setdefault(name, {}), value)
@@ -65,12 +65,12 @@ def merge_settings(into: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def fabric_environment(host: LaunchHost) -> dict[str, object]:
-    """What keeps every kind of traffic between ranks on the fabric."""
+    """Return the environment that keeps every kind of traffic between ranks on the fabric."""
     return {} if host.interface is None else {**socket_environment(host.interface)}
 
 
 def merged_environment(*layers: Mapping[str, object]) -> dict[str, str]:
-    """Later layers win; in name order, so that the same settings give the same record."""
+    """Merge environments; later layers win. Sorted by name, so that the same settings give the same record."""
     merged: dict[str, object] = {}
     for layer in layers:
         merged.update(layer)
@@ -88,9 +88,9 @@ def docker_command(
     container: str = SERVER_CONTAINER,
     memory: Sequence[str] | None = None,
 ) -> Command:
-    """A process in a container of the image; the engine's program is the entry point.
+    """Return a process in a container of the image, with the engine's program as the entry point.
 
-    `memory` is where its shared memory is; without it, it has its own.
+    `memory` holds the options for its shared memory; by default it has its own.
     """
     program, *arguments = engine_argv
     image = str(description.image)
@@ -120,12 +120,12 @@ def docker_command(
 
 
 def device_options(description: LaunchDescription) -> list[str]:
-    """The RDMA devices: host networking alone does not show them to a container."""
+    """Return options for the RDMA devices: host networking alone does not make them visible to a container."""
     return ["--device=/dev/infiniband"] if description.rdma else []
 
 
 def model_mount(description: LaunchDescription) -> str:
-    """The weights, under the same path as outside."""
+    """Mount the weights under the same path as outside."""
     return mount(description.model_directory)
 
 
@@ -139,7 +139,7 @@ def record(
     files: Mapping[str, str] | None = None,
     container: str | None = None,
 ) -> Command:
-    """One process of a host. Secrets are in `env_file` on the host, never here."""
+    """Return the record of one process of a host. Secrets are in `env_file` on the host, never here."""
     return {
         "name": name,
         "argv": list(argv),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Ray node out of the engine's own image, bound to the fabric."""
+"""A Ray node that runs from the engine's own image, bound to the fabric."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from .description import Command, LaunchHost, endpoint
 from .parts import fabric_environment, merged_environment, record
 
 METRICS_PORT = 9420
-"""Where every Ray node tells its metrics."""
-_SHARED = "/tmp"  # noqa: S108 - of the container, and ends with it
+"""The port on which every Ray node exports its metrics."""
+_SHARED = "/tmp"  # noqa: S108 - inside the container, and removed with it
 
 
 @dataclass(frozen=True)
 class RayNode:
-    """What a node of the Ray cluster is started with."""
+    """The parameters of a node of the Ray cluster."""
 
     image: str
     address: str
@@ -56,21 +56,21 @@ class RayNode:
 
 
 def ray_command(node: RayNode) -> Command:
-    """The whole command that runs a Ray node in the foreground."""
+    """Return the whole command that runs a Ray node in the foreground."""
     env = merged_environment(
         ray_environment(node.address, node.interface), container_environment(node.compile_cache), node.environment
     )
     engine_argv = ["ray", *_start(node)]
     argv = [
-        # The server of this node joins it: a driver and its ranks hand each other messages there.
+        # The server of this node joins this memory: a driver and its ranks exchange messages there.
         *docker_run(RAY_CONTAINER, node.image, confinement(node.container), lent_memory(node.shared_memory)),
         *(["--device=/dev/infiniband"] if node.rdma else []),
         # The engine's container shares this volume: a driver needs its raylet's session directory, and talks to
-        # the rank on its own node through sockets that it makes in /tmp.
+        # the rank on its own node through sockets that it creates in /tmp.
         *([] if _SHARED in (node.container.get("writable") or ()) else [f"--volume={_SHARED}"]),
         mount(TOKEN_PATH, TOKEN_PATH_IN_CONTAINER),
         mount(node.model_directory),
-        # The server of this node has it through this container.
+        # The server of this node gets the mount through this container.
         *mount_options(node.compile_cache),
         *environment(env),
         "--entrypoint=ray",
@@ -81,7 +81,7 @@ def ray_command(node: RayNode) -> Command:
 
 
 def ray_environment(address: str, interface: str) -> dict[str, object]:
-    """What every Ray worker process, and so every rank of the engine, finds in its environment."""
+    """Return the environment of every Ray worker process, and thus of every rank of the engine."""
     return {
         "VLLM_HOST_IP": address,
         **fabric_environment(LaunchHost(name=address, address=address, interface=interface)),
@@ -110,13 +110,13 @@ def _start(node: RayNode) -> list[str]:
         f"--object-store-memory={node.object_store_bytes}",
         f"--min-worker-port={first}",
         f"--max-worker-port={last}",
-        # Ray would take any free port, which nobody could read and no firewall know.
+        # Ray would choose any free port, which no reader or firewall could know in advance.
         f"--metrics-export-port={node.metrics_port}",
     ]
 
 
 def worker_ports(text: object) -> tuple[int, int]:
-    """The range Ray's workers listen in, from "FIRST-LAST"."""
+    """Parse the port range of Ray's workers from "FIRST-LAST"."""
     first, separator, last = str(text).partition("-")
     if not (separator and first.strip().isdecimal() and last.strip().isdecimal()):
         raise ValueError(f"ray_cluster_worker_ports is {text!r}, expected FIRST-LAST as 20000-24999")

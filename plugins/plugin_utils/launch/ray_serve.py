@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas on several nodes behind one address: Ray Serve places them, brings a lost one back, and shares the load."""
+"""Replicas on several nodes behind one address: Ray Serve places them, restarts lost ones, and balances the load."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from .vllm import base_environment
 PROGRAM_PATH = "/usr/local/lib/firstlight/ray_serve.py"
 
 _NODE_OWN = ("VLLM_HOST_IP",)
-"""What differs between nodes: a replica has it from the Ray node it lands on."""
+"""Variables that differ between nodes: a replica inherits them from the Ray node it runs on."""
 
 _DEPLOYMENT = {
-    # A dead replica is left out at the first request that meets it. One whose engine died below it goes on failing
-    # requests until three checks in a row have seen it.
+    # A dead replica is removed at the first request that meets it. One whose engine died keeps failing requests until
+    # three health checks in a row have failed.
     "health_check_period_s": 2,
-    # An engine that fills a long prompt answers late and is well.
+    # An engine that prefills a long prompt answers late but is healthy.
     "health_check_timeout_s": 30,
     "graceful_shutdown_timeout_s": 10,
     "graceful_shutdown_wait_loop_s": 1,
-    # What fails three times, fails: the supervisor says so, instead of Ray trying in silence.
+    # After three failures it is reported by the supervisor, instead of Ray retrying silently.
     "max_constructor_retry_count": 3,
 }
-"""What Ray Serve is told beyond the number of replicas."""
+"""Deployment options of Ray Serve besides the number of replicas."""
 
 
 def serve_server(description: LaunchDescription, host: LaunchHost) -> Command:
-    """The program. It answers nobody itself: what speaks HTTP is an actor of Ray on the same host."""
+    """Return the command of the program. It serves no requests: the HTTP proxy is a Ray actor on the same host."""
     env = merged_environment(
         base_environment(description, host),
         {"RAY_ADDRESS": endpoint(host.address, description.ray_port), **token_environment()},
@@ -57,12 +57,12 @@ def serve_server(description: LaunchDescription, host: LaunchHost) -> Command:
         with_key=True,
         memory=memory_of(RAY_CONTAINER),
     )
-    # In the engine's own words, so that they are checked as those of every other profile.
+    # In the engine's own syntax, so that the arguments are checked like those of every other profile.
     return {**command, "engine_argv": engine_arguments(description)}
 
 
 def engine_arguments(description: LaunchDescription) -> list[str]:
-    """What a replica's engine is told, as its own command would be."""
+    """Return a replica's engine arguments, written as a command of its own."""
     return [
         "vllm",
         "serve",
@@ -75,12 +75,12 @@ def engine_arguments(description: LaunchDescription) -> list[str]:
 
 
 def settings_file(description: LaunchDescription, host: LaunchHost) -> str:
-    """The file that the program reads."""
+    """Render the file that the program reads."""
     return json.dumps(serve_settings(description, host), indent=2) + "\n"
 
 
 def serve_settings(description: LaunchDescription, host: LaunchHost) -> dict[str, Any]:
-    """What the program deploys. No secret is in it: the key comes from the root-only file, by the environment."""
+    """Return what the program deploys, without secrets: the key comes from the root-only file, by the environment."""
     base = merged_environment(base_environment(description, host), description.environment)
     return {
         "served_name": description.served_name,
@@ -103,7 +103,7 @@ def _own_arguments(description: LaunchDescription) -> list[str]:
 
 
 def ray_serve_problems(description: LaunchDescription) -> Problems:
-    """Every replica has its GPUs on one host, and all GPUs are used: so Ray has one way only to spread them."""
+    """Check that each replica has its GPUs on one host and all GPUs are used, so that Ray has only one placement."""
     each, hosts, parallel = description.gpus_per_host, len(description.hosts), description.tensor_parallel
     if description.pipeline_parallel > 1:
         yield Problem(

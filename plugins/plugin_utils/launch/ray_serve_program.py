@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that serves replicas with Ray Serve: deploys them, stays, and takes them down when it is told to."""
+"""The program that serves replicas with Ray Serve: it deploys them, stays, and removes them when stopped."""
 
 from __future__ import annotations
 
-# It runs in a container of the image beside the head's Ray. What it defines travels to Ray's workers by value, because
-# they do not have this file; so each function imports what it needs.
+# It runs in a container of the image next to the head's Ray. Its definitions are sent to Ray's workers by value,
+# because they do not have this file; so each function imports what it needs.
 SERVE_PROGRAM = '''
 """Serves replicas of one model behind one address. The argument is the settings file."""
 
@@ -199,4 +199,4 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-"""Its settings are those of ray_serve.settings_document."""
+"""Its settings file is made by ray_serve.serve_settings."""

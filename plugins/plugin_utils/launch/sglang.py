@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SGLang's server: the same program on every node, each with its rank."""
+"""The SGLang server: the same program on every node, each with its rank."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .sglang_program import PROGRAM
 
 
 def server(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """One process a node; those behind the head only answer health checks, so they get no key."""
+    """Return one process per node; those other than the head only answer health checks, so they get no key."""
     several, is_head = len(description.hosts) > 1, host.name == description.head
     words = ["python3", "-m", "sglang.launch_server", *server_arguments(description, host)]
     env = merged_environment(
-        # Without its own address a rank may offer the management network's, and the others wait for ever.
+        # Without its own address a rank may offer the management network's, and the others wait forever.
         {"SGLANG_HOST_IP": host.address, "HF_HUB_OFFLINE": "1", **_warm_up(description)},
         container_environment(description.compile_cache),
         fabric_environment(host) if several else {},
@@ -48,17 +48,17 @@ def server(description: LaunchDescription, host: LaunchHost) -> list[Command]:
         files={SGLANG_PROGRAM_PATH: PROGRAM},
         with_key=True,
     )
-    # What is checked against the engine's schema is what it is started as.
+    # The command that is checked against the engine's schema is the engine's own, not the wrapper's.
     return [{**command, "engine_argv": words}]
 
 
 def _warm_up(description: LaunchDescription) -> dict[str, object]:
-    """How long its own first request may take: after ten minutes it would end itself in the middle of compiling."""
+    """Return the time limit of SGLang's own first request: its default of ten minutes may end it while it compiles."""
     return {"SGLANG_WARMUP_TIMEOUT": description.start_timeout} if description.start_timeout else {}
 
 
 def server_arguments(description: LaunchDescription, host: LaunchHost) -> list[str]:
-    """The engine's own arguments. Its radix cache is on unless it is switched off."""
+    """Return the engine's own arguments. Its radix cache is on unless it is switched off."""
     stages = description.pipeline_parallel
     group = [
         f"--nnodes={len(description.hosts)}",
@@ -74,7 +74,7 @@ def server_arguments(description: LaunchDescription, host: LaunchHost) -> list[s
         *(group if len(description.hosts) > 1 else []),
         f"--host={description.listen}",
         f"--port={description.port}",
-        # Off by itself, and then nobody can tell an engine that is busy from one that hangs.
+        # Off by default, and without metrics a busy engine cannot be distinguished from one that hangs.
         "--enable-metrics",
         *settings_arguments(description),
         *description.flags,

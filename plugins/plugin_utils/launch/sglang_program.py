@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program that starts SGLang with an API key.
 
-SGLang takes a key as an argument only, which every user of a host can read, and writes all its settings, the key among
-them, into its log when it starts. So its own process is given the key where no other looks: after it was started.
+SGLang takes a key only as an argument, which every user of a host can read, and logs all its settings at start,
+including the key. So the key is added to the argument list inside its own process, after the start.
 """
 
 from __future__ import annotations

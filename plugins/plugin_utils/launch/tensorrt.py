@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorRT-LLM's server: alone on one node, or started by MPI in containers that wait on the other nodes."""
+"""The TensorRT-LLM server: alone on one node, or started by MPI in containers that wait on the other nodes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .parts import (
     settings_document,
 )
 
-# Below a directory that only root can write to, or sshd does not believe them.
+# Below a directory that only root can write to; sshd does not trust them otherwise.
 _AUTHORIZED = "/root/.ssh/firstlight-authorized"
 _KNOWN = "/root/.ssh/firstlight-known"
-# One key is host key and user key of all nodes: whoever has it is of the group, and nobody else is let in or asked.
+# A single key is host key and user key of all nodes: whoever has it belongs to the group, and nobody else gets in.
 _NO_SSHD = "this image has no sshd, which MPI needs on several nodes: see docs/launch.md"
 _SSHD = (
     f"command -v sshd >/dev/null || {{ echo '{_NO_SSHD}'; exit 1; }}; "
@@ -39,13 +39,14 @@ _SSHD = (
     f'ssh-keygen -y -f {MPI_KEY_PATH} >{_AUTHORIZED}; exec $(command -v sshd) "$@"'
 )
 _OF_SSHD = ("AUDIT_WRITE", "SETGID", "SETUID", "SYS_CHROOT")
-"""Rights of root without which sshd lets nobody in: it becomes somebody else before it listens to a stranger, and where
-the kernel keeps an audit log it writes every login down. Without one of the last three nobody got in (tried)."""
+"""Capabilities without which sshd lets nobody in: it changes its user before it handles an unauthenticated client, and
+where the kernel keeps an audit log it records every login. Without one of the last three no login succeeded (tried).
+"""
 _MPIRUN = f'umask 077; mkdir -p /root/.ssh; echo "* $(ssh-keygen -y -f {MPI_KEY_PATH})" >{_KNOWN}; exec mpirun "$@"'
 
 
 def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """One server on one node; on several the head's MPI starts the ranks in a container that waits on each other."""
+    """Return one server on one node; on several, the head's MPI starts the ranks in a waiting container on each."""
     several, is_head = len(description.hosts) > 1, host.name == description.head
     env = merged_environment(
         {"HF_HUB_OFFLINE": "1", **container_environment(description.compile_cache)},
@@ -66,17 +67,17 @@ def commands(description: LaunchDescription, host: LaunchHost) -> list[Command]:
     command = docker_command(
         description, started, env, options=options, files={TENSORRT_SETTINGS_PATH: settings_file(document)}
     )
-    # What is checked against the engine's schema is the engine's own part of the command; where it waits, it has none.
+    # Only the engine's own part of the command is checked against its schema; a node that waits has none.
     return [{**command, "engine_argv": words if is_head else []}]
 
 
 def model_path(description: LaunchDescription) -> str:
-    """Where the containers see the weights: clients ask for a model by the last part of this path."""
+    """Return the path of the weights in containers: clients name a model by the last part of this path."""
     return f"/models/{description.served_name}"
 
 
 def server_arguments(description: LaunchDescription) -> list[str]:
-    """The engine's own command."""
+    """Return the engine's own command."""
     return [
         "trtllm-serve",
         model_path(description),
@@ -99,14 +100,14 @@ def _mpi_environment(host: LaunchHost) -> dict[str, object]:
 
 
 def _sshd(description: LaunchDescription, host: LaunchHost) -> list[str]:
-    """MPI starts ranks on other nodes over SSH: one of the container's own, on the fabric, that knows one key only."""
+    """Return the container's own sshd, by which MPI starts ranks: on the fabric, and accepting a single key."""
     options = {
         "ListenAddress": host.address,
         "AuthorizedKeysFile": _AUTHORIZED,
         "PasswordAuthentication": "no",
         "KbdInteractiveAuthentication": "no",
         "PermitRootLogin": "prohibit-password",
-        # The paths of the image's programs and libraries: a session would begin without them.
+        # The paths of the image's programs and libraries: a session would start without them.
         "PermitUserEnvironment": "yes",
         "UsePAM": "no",
     }
@@ -131,7 +132,7 @@ def _script(text: str, words: Sequence[str]) -> list[str]:
 
 
 def settings_file(document: Mapping[str, Any]) -> str:
-    """The settings as YAML, in the order they were given; nested mappings of plain values only."""
+    """Render the settings as YAML, in the order they were given; only nested mappings of plain values."""
     return "---\n" + ("".join(f"{line}\n" for line in _lines(document, "")) or "{}\n")
 
 

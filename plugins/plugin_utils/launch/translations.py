@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each engine says the operator's settings: tables, no decisions. docs/launch.md shows them to operators."""
+"""Translations of the operator's settings for each engine: tables, no decisions (docs/launch.md lists them)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Form:
-    """One way to say a setting, for versions since `since` and before `before`."""
+    """One way to express a setting, for versions from `since` up to, but not including, `before`."""
 
     arguments: Callable[[Any], list[str]] | None = None
     file: Callable[[Any], dict[str, Any]] | None = None
     words: Mapping[str, str] | None = None
-    """The engine's own word for a value, where it differs."""
+    """The engine's own value for a value, where it differs."""
     only: frozenset[str] | None = None
-    """All words the engine knows, where nothing else checks them."""
+    """All values the engine knows, where nothing else checks them."""
     refuse: str | None = None
     """Why this engine has no such setting."""
     since: Version = ()
@@ -28,7 +28,7 @@ class Form:
 
 
 def flag(name: str, *more: str, words: Mapping[str, str] | None = None, **span: Any) -> Form:
-    """A flag with a value; `more` are words that have to stand with it."""
+    """A flag with a value; `more` are words that must accompany it."""
     return Form(arguments=lambda value: [*more, name, text(value)], words=words, **span)
 
 
@@ -38,7 +38,7 @@ def switch(on: Sequence[str], off: Sequence[str], **span: Any) -> Form:
 
 
 def key(path: str, words: Mapping[str, str] | None = None, only: Sequence[str] | None = None) -> Form:
-    """A key of the engine's settings file, its parents before it: kv_cache_config.dtype."""
+    """A key of the engine's settings file, with its parents: kv_cache_config.dtype."""
 
     def nested(value: Any) -> dict[str, Any]:
         for part in reversed(path.split(".")):
@@ -49,7 +49,7 @@ def key(path: str, words: Mapping[str, str] | None = None, only: Sequence[str] |
 
 
 def text(value: Any) -> str:
-    """A value as a command line word."""
+    """Format a value as a command line word."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -59,7 +59,7 @@ def _vllm_speculative(value: Mapping[str, Any]) -> list[str]:
 
 
 def _sglang_speculative(value: Mapping[str, Any]) -> list[str]:
-    # One chain of drafts, no tree: SGLang counts the token that the model itself gives as one more draft.
+    # One chain of drafts, no tree: SGLang counts the token of the model itself as one more draft.
     return [
         *("--speculative-algorithm", "NEXTN"),
         *("--speculative-num-steps", str(value["tokens"])),
@@ -205,21 +205,22 @@ OWN_FLAGS: dict[str, frozenset[str]] = {
 
 MEDIA_FLAG = "--allowed-media-domains"
 MEDIA_SINCE: dict[str, Version] = {"vllm": (0, 11), "sglang": (0, 5, 18)}
-"""Which engines can be told from where a request may have them fetch images and videos, and since when."""
+"""Engines that can restrict from where a request may have them fetch images and videos, and since which version."""
 NO_MEDIA = "none.invalid"
-"""No host has a name in .invalid (RFC 6761). An empty list would be no limit: vLLM, multimodal/media/connector.py, and
-SGLang, srt/utils/common.py, compare only where there is any."""
+"""No host has a name in .invalid (RFC 6761). An empty list would not restrict anything: vLLM,
+multimodal/media/connector.py, and SGLang, srt/utils/common.py, only compare if the list is not empty.
+"""
 
 SECRET_FLAGS = frozenset({"--api-key", "--admin-api-key", "--hf-token", "--ssl-keyfile-password"})
 SECRET_ENDINGS = ("_TOKEN", "_KEY", "_PASSWORD", "_SECRET")
-"""How variables are named that hold a secret; one in a command line or unit file is readable for everybody."""
+"""Suffixes of variables that hold a secret; anybody can read one in a command line or unit file."""
 
 KEY_FROM_FILE = frozenset({"vllm", "sglang"})
-"""Engines that can be given the API key by a variable of an environment file: vLLM itself, SGLang through a program."""
+"""Engines that can get the API key from an environment file: vLLM itself, SGLang through a program."""
 
 
 def version_of(text_: str | None) -> Version | None:
-    """The numbers of a version up to the first part that is none: 0.11.1rc2 is (0, 11); None is a current one."""
+    """Parse a version up to its first part that is no number: 0.11.1rc2 is (0, 11); None is a current version."""
     if text_ is None:
         return None
     parts: list[int] = []
@@ -231,7 +232,7 @@ def version_of(text_: str | None) -> Version | None:
 
 
 def form_of(engine: str, setting: str, version: str | None) -> Form:
-    """How this engine, in this version, says a setting."""
+    """Return how this engine, in this version, expresses a setting."""
     numbers = version_of(version)
     forms = TRANSLATIONS[engine][setting]
     if numbers is None:
@@ -243,5 +244,5 @@ def form_of(engine: str, setting: str, version: str | None) -> Form:
 
 
 def word_of(form: Form, value: Any) -> Any:
-    """The engine's own word for a value."""
+    """Return the engine's own value for a value."""
     return (form.words or {}).get(value, value) if isinstance(value, str) else value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the values of a launch description are of their kinds, so that every later check can rely on it."""
+"""Check the types of a launch description's values, so that every later check can rely on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .description import PROFILES, LaunchDescription, LaunchHost
 
 @dataclass(frozen=True)
 class Problem:
-    """What was found, which rule it breaks, what to change."""
+    """A problem: what was found, which rule it breaks, and what to change."""
 
     id: str
     found: str
@@ -29,7 +29,7 @@ class Problem:
 
     @property
     def sentence(self) -> str:
-        """All of it in one line."""
+        """The whole problem in one line."""
         return f"{self.found}: {self.rule}; {self.remedy}"
 
 
@@ -70,7 +70,7 @@ def wrong(name: str, value: Any, expected: str) -> Problem:
 
 
 def value_problems(description: LaunchDescription) -> Problems:
-    """Everything that is not of its kind."""
+    """Yield the problems of all values with an invalid type or range."""
     if not isinstance(description.profile, str) or description.profile not in PROFILES:
         yield wrong("profile", description.profile, f"one of {', '.join(PROFILES)}")
     yield from _texts(description)
@@ -105,7 +105,7 @@ def _texts(description: LaunchDescription) -> Problems:
 
 
 def _numbers(description: LaunchDescription) -> Problems:
-    # As many on each host: only one host has a unit and a port for each of its own.
+    # A limit per host, although only replicas on a single host have a unit and a port each.
     replicas = (1, MOST_REPLICAS * max(1, len(description.hosts)))
     for name, (least, most) in {
         **_WHOLE,
@@ -160,7 +160,7 @@ def _environment(name: str, values: Any) -> Problems:
 
 
 def _is_one_of(value: Any, known: tuple[Any, ...]) -> bool:
-    """Unlike `in`: 1 is not true."""
+    """Whether a value is one of these by identity: unlike with `in`, 1 is not true."""
     return any(value is one for one in known)
 
 

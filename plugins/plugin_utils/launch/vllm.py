@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's server: on one node, as one of several replicas there, as the driver of a Ray cluster, or as one rank of its
-own multi-node mode."""
+"""The vLLM server: on one node, as one of several replicas there, as a Ray driver, or as a rank in multi-node mode."""
 
 from __future__ import annotations
 
@@ -37,20 +36,20 @@ _TIME_OUTS = (
     ("--distributed-timeout-seconds", (0, 18)),
     ("--cpu-distributed-timeout-seconds", (0, 22)),
 )
-"""How long ranks wait for each other, on GPUs and on processors, and since when vLLM can be told."""
+"""How long ranks wait for each other, on GPUs and on CPUs, and since which version vLLM has the flags."""
 _READY_TIME_OUT = ("VLLM_ENGINE_READY_TIMEOUT_S", (0, 18))
-"""How long the server waits for its engine; its own ten minutes are too short for the weights of a large model."""
+"""How long the server waits for its engine; the default of ten minutes is too short to load a large model."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def single(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """One node, every rank a process of the server's own."""
+    """Return the server of one node, where every rank is a child process of the server."""
     return [_alone(description, host)]
 
 
 def replica(description: LaunchDescription, host: LaunchHost, number: int) -> Command:
-    """One of them. Only the balancer asks it, so it listens on loopback whatever clients are told."""
+    """Return one of several replicas. Only the balancer connects to it, so it always listens on loopback."""
     first = number * description.world
     gpus = range(first, first + description.world)
     one = dataclasses.replace(description, listen=REPLICA_LISTEN, port=replica_port(description.port, number))
@@ -76,7 +75,7 @@ def _alone(
 
 
 def ray_server(description: LaunchDescription, host: LaunchHost) -> Command:
-    """The driver. Its environment goes to the ranks with it, where their Ray node has not set a variable itself."""
+    """Return the driver. Its environment is passed on to the ranks, except for variables their Ray node has set."""
     env = merged_environment(
         base_environment(description, host),
         {"RAY_ADDRESS": endpoint(host.address, description.ray_port), **token_environment()},
@@ -89,7 +88,7 @@ def ray_server(description: LaunchDescription, host: LaunchHost) -> Command:
 
 
 def multinode(description: LaunchDescription, host: LaunchHost) -> list[Command]:
-    """One server process a node that finds the others through the head; only the head answers clients."""
+    """Return one server process per node, which finds the others through the head; only the head answers clients."""
     is_head = host.name == description.head
     group = [
         f"--nnodes={len(description.hosts)}",
@@ -109,7 +108,7 @@ def multinode(description: LaunchDescription, host: LaunchHost) -> list[Command]
 def server_arguments(
     description: LaunchDescription, backend: str, group: list[str], headless: bool = False
 ) -> list[str]:
-    """The engine's own command."""
+    """Return the engine's own command."""
     stages = description.pipeline_parallel
     return [
         "vllm",
@@ -127,7 +126,7 @@ def server_arguments(
 
 
 def _time_outs(description: LaunchDescription) -> list[str]:
-    """A rank that does not come, or hangs, ends the server within minutes; one rank waits for nobody."""
+    """Return timeouts that end the server within minutes if a rank is missing or hangs; a single rank needs none."""
     numbers, seconds = version_of(description.version), description.distributed_timeout
     if description.world == 1:
         return []
@@ -135,7 +134,7 @@ def _time_outs(description: LaunchDescription) -> list[str]:
 
 
 def base_environment(description: LaunchDescription, host: LaunchHost) -> dict[str, object]:
-    """What every server process gets, whatever the profile."""
+    """Return the environment of every server process, whatever the profile."""
     base: dict[str, object] = {"VLLM_HOST_IP": host.address, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     base |= _caches(description)
     name, since = _READY_TIME_OUT
@@ -146,7 +145,7 @@ def base_environment(description: LaunchDescription, host: LaunchHost) -> dict[s
 
 
 def _caches(description: LaunchDescription, own: str = "") -> dict[str, str]:
-    """Where it keeps what it compiles; `own` is the part of one of several servers."""
+    """Return the variables of the compile cache; `own` is the part of one of several servers."""
     cache = description.compile_cache
     if description.runtime == "venv":
         return cache_environment(cache, str(cache.get("path")), own)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the unit of a server waits for before it starts: others of its group, on this node and on the rest."""
+"""Commands by which a server's unit waits for its group before it starts, on this node and on the others."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .description import LaunchDescription, endpoint
 
 
 def ray_address(settings: Mapping[str, Any]) -> str:
-    """Where the cluster's head answers: on this node."""
+    """Return the address of the Ray cluster's head, which is on this node."""
     return endpoint(str(settings["inference_server_node_address"]), int(settings["inference_server_ray_port"]))
 
 
 def wait_for_ray(settings: Mapping[str, Any]) -> list[str]:
-    """Wait until this node's Ray answers: a driver that comes earlier fails instead of waiting."""
+    """Return a command that waits for this node's Ray: a driver started earlier fails instead of waiting."""
     check = f"{DOCKER} exec {RAY_CONTAINER} ray health-check --address {ray_address(settings)}"
     return ["/bin/sh", "-c", f"until {check} >/dev/null 2>&1; do sleep 2; done"]
 
 
 def wait_for_nodes(settings: Mapping[str, Any]) -> list[str]:
-    """Wait until every planned node is there with its GPUs: the engine would need half an hour to miss one."""
+    """Return a command that waits for every planned node and its GPUs: the engine needs half an hour to miss one."""
     nodes = [str(node["address"]) for node in settings["inference_server_nodes"]]
     world = int(settings["inference_server_tensor_parallel"]) * int(settings["inference_server_pipeline_parallel"])
     words = [ray_address(settings), ",".join(nodes), len(nodes), settings["inference_server_join_timeout"]]
@@ -36,7 +36,7 @@ def wait_for_nodes(settings: Mapping[str, Any]) -> list[str]:
 
 
 def wait_for_ranks(settings: Mapping[str, Any]) -> list[str]:
-    """Wait until the container of every other node can be reached: MPI asks each of them once, and then gives up."""
+    """Return a command that waits for the other nodes' containers: MPI tries each of them only once."""
     nodes = [str(node["address"]) for node in settings["inference_server_nodes"][1:]]
     asked = f"until : <>/dev/tcp/$node/{LaunchDescription.mpi_port}; do sleep 1; done"
     return ["/bin/bash", "-c", f"for node in {' '.join(nodes)}; do {asked}; done 2>/dev/null"]
