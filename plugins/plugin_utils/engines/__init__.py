@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines: their flags, and what is launched."""
+"""Inference engines: their flags, settings files, environment variables and containers."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a command line against the flags of the pinned engine, before the engine is there to refuse it."""
+"""Check a command line against the flags of the pinned engine, before the engine itself refuses it."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ PLUGINS = {
     "--tool-call-parser": "--tool-parser-plugin",
     "--reasoning-parser": "--reasoning-parser-plugin",
 }
-"""Flags whose words a plugin named by another flag can extend."""
+"""Flags whose values can be extended by a plugin that another flag names."""
 PLAIN_TYPES = frozenset({"int", "float", "size", "bool", "enum"})
-"""What a flag of these takes is no secret, whatever its name: --max-num-batched-tokens."""
+"""Flags of these types hold no secret, whatever their name: --max-num-batched-tokens."""
 
 
 def check_arguments(schema: EngineSchema, arguments: Sequence[str], replaced: Replaced) -> list[Finding]:
-    """One finding for each flag in the arguments, and for each word that belongs to none, in their order.
+    """Return one finding for each flag in the arguments, and for each word that belongs to none, in their order.
 
     The arguments may begin with variables and the program: `NCCL_DEBUG=INFO vllm serve MODEL ...`.
     """
@@ -94,14 +94,14 @@ def check_arguments(schema: EngineSchema, arguments: Sequence[str], replaced: Re
 
 
 def may_be_secret(item: Use) -> bool:
-    """Whether what follows a flag may be a secret, by its name and its type."""
+    """Whether the value of a flag may be a secret, judging by the flag's name and type."""
     if item.flag is not None and item.flag.type in PLAIN_TYPES:
         return False
     return SECRET.search(f"{item.name}.{item.key}" if item.key else item.name) is not None
 
 
 class _Check:
-    """One command line being checked."""
+    """The check of one command line."""
 
     def __init__(self, schema: EngineSchema, replaced: Replaced) -> None:
         self.schema = schema
@@ -110,19 +110,19 @@ class _Check:
         self.seen: set[str] = set()
         self.lookups = 0
         self.after: str | None = None
-        """The flag or word just read, when what follows it may be, or belong to, a secret."""
+        """The flag or word just read, if what follows it may be, or belong to, a secret."""
         self.lacks_value = False
         """Whether that flag has no value yet."""
 
     def variables(self, names: Sequence[str]) -> list[Finding]:
-        """Those of the variables before the command that nothing reads; the others pass without a word."""
+        """Return findings for the variables before the command that nothing reads."""
         findings = check_environment(names, self.replaced, self.schema.engine, self.schema.version)
         for finding in findings:
             finding["replaced_by"] = self._real(finding["replaced_by"])
         return findings
 
     def program(self, name: str) -> Finding:
-        """A program that is not the engine's server."""
+        """Return the finding for a program that is not the engine's server."""
         shown = show(f"python {name}" if name.startswith("-m ") else name)
         problem = f"{shown} is not the server of {self.schema.title}"
         finding = make_finding(shown, None, known=False, problem=problem, error="flags.program")
@@ -132,7 +132,7 @@ class _Check:
         return finding
 
     def _real(self, replacement: str | None) -> str | None:
-        """What to write instead, unless it is a flag that this version has not, or no longer."""
+        """Return the replacement, unless it is a flag that this version does not have."""
         first = str(replacement or "").partition(" ")[0].partition(".")[0]
         return None if first.startswith("-") and first not in self.schema.by_name else replacement
 
@@ -151,7 +151,7 @@ class _Check:
         return make_finding(show(item.word), None, known=False, problem=problem, nearest=nearest, error="flags.stray")
 
     def glued(self, item: Stray, flag: str | None) -> Finding:
-        """A flag and its value, or more, that came as one word: to the engine's parser it is no flag."""
+        """Return the finding for a flag and its value, or more, in one word: the engine's parser sees no flag in it."""
         problem = f"{show(item.word)!r} is one word with spaces in it, so {self.schema.title} sees no flag"
         finding = make_finding(show(item.word), None, known=False, problem=problem, error="flags.stray")
         if flag is not None:
@@ -170,7 +170,7 @@ class _Check:
         return finding
 
     def known(self, item: Use, flag: Flag) -> Finding:
-        """A flag of the engine, with its values."""
+        """Return the finding for a flag of the engine, including problems of its values."""
         argument = _argument(item)
         name = show(item.name if item.key is None else f"{item.name}.{item.key}")
         problem = nearest = entry = None
@@ -199,7 +199,7 @@ class _Check:
         return finding
 
     def key(self, item: Use, name: str) -> tuple[str | None, str | None]:
-        """Whether a flag takes a key of JSON."""
+        """Return the problem, and the nearest key, if a flag does not take this JSON key."""
         flag = item.flag
         if flag is None or flag.type != "json":
             return f"{name}: {item.name} takes no JSON, so it has no keys", item.name
@@ -210,7 +210,7 @@ class _Check:
         return f"{item.name} {wrong[0]}", wrong[1] and f"{item.name}.{wrong[1]}"
 
     def unknown(self, item: Use) -> Finding:
-        """A flag that the engine's parser would refuse, or take for another."""
+        """Return the finding for a flag that the engine's parser would refuse, or take for another."""
         base = item.name.partition(".")[0] if self.schema.subkeys else item.name
         argument = show(item.word.partition("=")[0])
         problem = f"{self.schema.title} has no flag {show(base)}"
@@ -243,7 +243,7 @@ class _Check:
         return nearest_flag(name, self.schema, self.replaced.words or {})
 
     def _history(self, name: str) -> str | None:
-        """What other releases knew of a flag."""
+        """Describe the releases that have or had a flag."""
         times = self.schema.history.get(name)
         if not times:
             return None
@@ -264,7 +264,7 @@ class _Check:
 
 
 def _argument(item: Use) -> str:
-    """A flag and its values as given; what may be a secret is not repeated."""
+    """Return a flag and its values as given; a possible secret is not repeated."""
     word = item.word.partition("=")[0]
     if may_be_secret(item):
         name = item.name if item.key is None else f"{item.name}.{item.key}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where engines keep what they compile: catalog/engines/caches.yml."""
+"""The compile caches of engines: catalog/engines/caches.yml."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ FIELDS: dict[str, Field] = {
 
 
 def load_caches(directories: Iterable[str | Path]) -> dict[str, dict[str, str]]:
-    """By engine its variables, each with the place below one directory; earlier catalog directories win.
+    """Load each engine's cache variables, with their places below one directory; earlier catalog directories win.
 
-    Raises CatalogError with all that is wrong.
+    Raises CatalogError with all problems.
     """
     found: dict[str, dict[str, str]] = {}
     problems: list[str] = []
@@ -49,7 +49,7 @@ def load_caches(directories: Iterable[str | Path]) -> dict[str, dict[str, str]]:
 
 
 def load_document(path: Path, fields: Mapping[str, Field]) -> tuple[Mapping[str, Any], list[str]]:
-    """A file of the catalog beside the engines' flags, and what is wrong with it."""
+    """Load a catalog file next to the engines' flags; return it with the problems found."""
     try:
         document = load_yaml(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

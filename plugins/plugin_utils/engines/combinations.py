@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of vLLM that are each right and exclude each other: its parser takes them, and it ends minutes later."""
+"""Refuse valid vLLM flags that exclude each other: its parser accepts them, and the engine ends minutes later."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ERRORS = {
 }
 
 ENGINE = "vllm"
-"""The engine whose rules these are: vllm/config/ and vllm/entrypoints/openai/ at a014e35 (2026-08-22)."""
+"""The engine these rules are for: vllm/config/ and vllm/entrypoints/openai/ at a014e35 (2026-08-22)."""
 _NO_GRAPHS = ("none", "0")
 _WITH_MODEL = ("draft_model", "eagle", "eagle3", "medusa")
 _BLOCK = 16
-"""Tokens that kernels of attention on CUDA take at a time; a block is a multiple of them (v1/attention/backends/)."""
+"""Tokens that CUDA attention kernels take at a time; a block is a multiple of them (v1/attention/backends/)."""
 
 
 def check_combinations(flags: Written, errors: PlanErrors) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the containers of engines may do: catalog/engines/containers.yml."""
+"""The privileges of engine containers: catalog/engines/containers.yml."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS: dict[str, Field] = {
 
 
 def load_containers(directories: Iterable[str | Path]) -> dict[str, dict[str, Any]]:
-    """By engine what its container may do; earlier catalog directories win. Raises CatalogError."""
+    """Load what each engine's container may do; earlier catalog directories win. Raises CatalogError."""
     found: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
     for path in (Path(directory) / "containers.yml" for directory in directories):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables of the environment that no part of the stack reads."""
+"""Find environment variables that nothing reads, that are misspelt, or that contradict each other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ERRORS = {
 def check_environment(
     names: Iterable[str], replaced: Replaced, engine: str | None = None, version: str | None = None
 ) -> list[Finding]:
-    """A finding for each variable that no part of the stack reads.
+    """Return a finding for each variable that no part of the stack reads.
 
     Variables that an engine once read are only checked when the engine and its version are given.
     """
@@ -40,7 +40,7 @@ def check_environment(
 
 
 def check_spelling(names: Iterable[str]) -> list[Finding]:
-    """A finding for each variable of the engine or of NCCL that is misspelt by a letter."""
+    """Return a finding for each variable of the engine or of NCCL that is misspelt by a letter or not in capitals."""
     findings = []
     for name in names:
         known = next((one for start, one in _known().items() if name.upper().startswith(start)), None)
@@ -73,7 +73,7 @@ def _one_letter(name: str, other: str) -> bool:
 
 
 def _alike(name: str, other: str) -> int:
-    """How many characters two words begin with alike."""
+    """Return the length of the common prefix of two words."""
     return next(
         (at for at, (one, two) in enumerate(zip(name, other, strict=False)) if one != two), min(map(len, (name, other)))
     )
@@ -100,7 +100,7 @@ def check_network(environments: Iterable[Mapping[str, str]], errors: PlanErrors)
 
 
 def _check_names(environment: Mapping[str, str], errors: PlanErrors) -> None:
-    """The plan writes the same interface for NCCL and Gloo; an operator's own may be a beginning of it."""
+    """Refuse different interfaces for NCCL and Gloo; an operator's NCCL value may be a prefix of the plan's."""
     text, own = str(environment.get("NCCL_SOCKET_IFNAME", "")), str(environment.get("GLOO_SOCKET_IFNAME", ""))
     ports = own.split(",")
     if not own or not text or text.startswith("^"):
@@ -115,7 +115,7 @@ def _check_names(environment: Mapping[str, str], errors: PlanErrors) -> None:
 
 
 def check_addresses(hosts: Mapping[str, Iterable[Mapping[str, str]]], errors: PlanErrors) -> None:
-    """Refuse one address of the engine on several hosts: its ranks would look for each other on one of them."""
+    """Refuse the same engine address on several hosts: the ranks would look for each other on one of them."""
     addresses: dict[str, set[str]] = {}
     for host, environments in hosts.items():
         for one in environments:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found about a word of a command line, and the error that comes of it."""
+"""Findings about the words of a command line, and the errors that follow from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Finding(TypedDict):
     replaced_by: str | None
     explanation: str | None
     error: str | None
-    """Id of the error it leads to, None when nothing is wrong."""
+    """Id of the resulting error, None if there is no problem."""
 
 
 def make_finding(
@@ -35,7 +35,7 @@ def make_finding(
     nearest: str | None = None,
     error: str | None = None,
 ) -> Finding:
-    """A finding; what replaced the word, and what it means, are filled in by who knows."""
+    """Return a finding; the caller fills in the replacement and the explanation."""
     return {
         "argument": argument,
         "flag": flag,

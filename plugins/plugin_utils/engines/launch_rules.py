@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a launch description, as errors of the plan."""
+"""Report the problems of a launch description as errors of the plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ERRORS: dict[str, str] = {
 
 
 def check_launch(description: LaunchDescription, errors: PlanErrors) -> bool:
-    """Refuse everything that is wrong with it; true when nothing is, so that its commands can be rendered."""
+    """Refuse every problem of the description; return whether there was none, so that commands can be rendered."""
     found = problems(description)
     for problem in found:
         errors.add(problem.id, problem.found, problem.rule, problem.remedy)

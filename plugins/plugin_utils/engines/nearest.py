@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which real flag, or which real word, somebody may have meant: by spelling, and by what the parts of the name mean."""
+"""Find the real flag or value that somebody may have meant, by spelling and by the meaning of the name's parts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _EMPTY = frozenset({"the", "of", "to", "for", "use", "enable", "disable", "no", 
 
 
 def nearest_flag(name: str, schema: EngineSchema, words: Mapping[str, tuple[str, ...]]) -> str | None:
-    """The real flag closest to a name, None when none is close."""
+    """Return the real flag closest to a name, None when none is close."""
     wanted = name.lower().replace("_", "-")
     if len(wanted) > LONGEST or not wanted.strip("-"):
         return None
     own = _meaning(wanted, words)
-    matcher = difflib.SequenceMatcher(None, b=wanted, autojunk=False)  # what it learns of b it keeps
+    matcher = difflib.SequenceMatcher(None, b=wanted, autojunk=False)  # it caches what it computes for b
     best, best_score = None, ENOUGH
     for flag in schema.flags:
         for real in flag.names:
@@ -35,7 +35,7 @@ def nearest_flag(name: str, schema: EngineSchema, words: Mapping[str, tuple[str,
 
 
 def _score(matcher: difflib.SequenceMatcher[str], own: frozenset[str], meaning: frozenset[str], enough: float) -> float:
-    """From 0 to 1. Same parts in the engines' words are the same flag, whatever the spelling."""
+    """Return a similarity from 0 to 1. Names with the same parts in the engines' vocabulary score 1."""
     if own == meaning:
         return 1.0
     shared = len(own & meaning)
@@ -49,7 +49,7 @@ def _score(matcher: difflib.SequenceMatcher[str], own: frozenset[str], meaning: 
 
 
 def _meaning(name: str, words: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """The parts of a name, each in the engines' own words."""
+    """Return the parts of a name, each in the engines' own vocabulary."""
     parts: set[str] = set()
     for part in _PARTS.findall(name):
         parts.update(words.get(part, (part,)))
@@ -57,14 +57,14 @@ def _meaning(name: str, words: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
 
 
 def full_names(name: str, schema: EngineSchema) -> list[str]:
-    """Flags that a name is the beginning of, shortest first: what an abbreviation may stand for."""
+    """Return the flags that start with a name, shortest first: what an abbreviation may stand for."""
     if not name.startswith("--") or len(name) < 3 or len(name) > LONGEST:
         return []
     return sorted((real for real in schema.by_name if real.startswith(name)), key=lambda real: (len(real), real))
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
-    """The closest of the words a flag takes."""
+    """Return the closest of the values a flag takes."""
     listed = list(known)
     folded = {re.sub(r"[^a-z0-9]", "", item.lower()): item for item in reversed(listed)}
     same = folded.get(re.sub(r"[^a-z0-9]", "", word[:LONGEST].lower()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What well-known numbers can mean, whatever the engine: catalog/engines/ranges.yml.
+"""The meaningful values of well-known numbers, whatever the engine: catalog/engines/ranges.yml.
 
 An engine's parser takes any whole number for a port or for the GPUs of a group; the engine ends later.
 """
@@ -35,11 +35,11 @@ FIELDS: dict[str, Field] = {
 
 @dataclass(frozen=True)
 class Meaningful:
-    """The numbers a flag can mean something with."""
+    """The meaningful values of a flag's number."""
 
     range: Range
     also: int | None
-    """A further number with a meaning of its own, such as -1 for what the engine finds by itself."""
+    """An additional number with a meaning of its own, such as -1 for automatic."""
 
     def __contains__(self, number: float) -> bool:
         return number == self.also or number in self.range
@@ -50,12 +50,12 @@ class Meaningful:
 
 
 def plain(name: str) -> str:
-    """A flag's name as this table has it: engines differ in dashes and underscores."""
+    """Normalise a flag's name as this table does: engines differ in dashes and underscores."""
     return name.replace("_", "-")
 
 
 def load_ranges(directories: Iterable[str | Path]) -> dict[str, Meaningful]:
-    """What each flag's number can be, by its name. Raises CatalogError with all that is wrong."""
+    """Load the meaningful numbers of each flag, by its name. Raises CatalogError with all problems."""
     found: dict[str, Meaningful] = {}
     problems: list[str] = []
     for path in (Path(directory) / "ranges.yml" for directory in directories):

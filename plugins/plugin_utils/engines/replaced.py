@@ -58,25 +58,25 @@ FIELDS: dict[str, Field] = {
 
 @dataclass(frozen=True)
 class Replaced:
-    """What is known of words that are no longer, or never were, an engine's."""
+    """Flags, variables and programs that an engine no longer has, or never had."""
 
     flags: tuple[Mapping[str, Any], ...] = ()
     environment: tuple[Mapping[str, Any], ...] = ()
     words: Mapping[str, tuple[str, ...]] | None = None
-    """What a part of a flag's name means in the engines' own words: tp -> tensor, parallel, size."""
+    """The meaning of parts of flag names in the engines' vocabulary: tp -> tensor, parallel, size."""
     programs: tuple[Mapping[str, Any], ...] = ()
     """Programs of an engine that are not its server."""
 
     def program(self, engine: str, name: str) -> Mapping[str, Any] | None:
-        """The entry of a program that guides start, and that is not the engine's server."""
+        """Return the entry of a program that guides start, but that is not the engine's server."""
         return next((entry for entry in self.programs if (entry["engine"], entry["program"]) == (engine, name)), None)
 
     def flag(self, engine: str, name: str) -> Mapping[str, Any] | None:
-        """The entry of a flag that an engine does not know."""
+        """Return the entry of a flag that an engine does not know."""
         return self._find(engine, name, None)
 
     def value(self, engine: str, name: str, value: str) -> Mapping[str, Any] | None:
-        """The entry of a value of a flag: not taken, or taken and not what it seems."""
+        """Return the entry of a flag's value that is refused, or accepted with an unexpected meaning."""
         return self._find(engine, name, value)
 
     def _find(self, engine: str, name: str, value: str | None) -> Mapping[str, Any] | None:
@@ -89,7 +89,7 @@ class Replaced:
 
 
 def load_replaced(directories: Iterable[str | Path]) -> Replaced:
-    """Every entry of every directory, earlier directories first. Raises CatalogError with all that is wrong."""
+    """Load every entry of every directory, earlier directories first. Raises CatalogError with all problems."""
     flags: list[Mapping[str, Any]] = []
     environment: list[Mapping[str, Any]] = []
     words: dict[str, tuple[str, ...]] = {}

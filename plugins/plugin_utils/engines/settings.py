@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the settings file of an engine against the classes that read it, before the engine is there to refuse it."""
+"""Check an engine's settings file against the classes that read it, before the engine itself refuses it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PLANNED = {
     "reasoning_parser": "firstlight_serving.reasoning_parser",
     "env_overrides": "inference_server_environment",
 }
-"""Keys of the file for which the plan has a place of its own."""
+"""Keys of the file for which the plan has a setting of its own."""
 
 _WHERE = "firstlight_serving.engine_settings"
 _DEEPEST = 20
@@ -46,7 +46,7 @@ _DEEPEST = 20
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at one place of the file."""
+    """A problem at one place of the file."""
 
     id: str
     found: str
@@ -73,7 +73,7 @@ def check_planned(settings: Mapping[str, Any], errors: PlanErrors) -> None:
 
 
 def check_twice(planned: Mapping[str, Any], own: Mapping[str, Any], errors: PlanErrors, path: str = "") -> None:
-    """Refuse keys that the operator's settings in words for every engine have already said."""
+    """Refuse keys that the operator has already set through an engine-independent setting."""
     for key, value in own.items():
         name = f"{path}{key}"
         if key not in planned:
@@ -92,14 +92,14 @@ def check_twice(planned: Mapping[str, Any], own: Mapping[str, Any], errors: Plan
 def settings_problems(
     schema: SettingsSchema, document: Any, ranges: Mapping[str, Meaningful] | None = None
 ) -> list[Problem]:
-    """Everything that is wrong, in the order of the file."""
+    """Return all problems, in the order of the file."""
     if not isinstance(document, Mapping):
         return [_wrong(schema, "the settings file", document, "a mapping of settings")]
     return list(_Check(schema, ranges or {}).object(schema.root, document, "", needs_all=False))
 
 
 class _Check:
-    """One file being checked."""
+    """The check of one file."""
 
     def __init__(self, schema: SettingsSchema, ranges: Mapping[str, Meaningful]) -> None:
         self.schema = schema
@@ -108,7 +108,7 @@ class _Check:
     def object(
         self, name: str, value: Mapping[Any, Any], path: str, *, needs_all: bool = True, without: str = ""
     ) -> Iterator[Problem]:
-        """The keys of an object; the first one is completed by the command line, so that nothing is missing there."""
+        """Check the keys of an object; the root is completed by the command line, so nothing is missing there."""
         keys = self.schema.objects[name]
         for key, inner in value.items():
             if key == without:
@@ -127,7 +127,7 @@ class _Check:
             )
 
     def value(self, key: Key, value: Any, path: str) -> Iterator[Problem]:
-        """A value that is none of what a key takes; of several objects the first that can be meant is checked."""
+        """Check a value against the kinds its key takes; of several objects, the first plausible one is checked."""
         found: list[Problem] = []
         for kind in key.takes:
             problems = list(self.kind(kind, value, path))
@@ -143,7 +143,7 @@ class _Check:
             yield from self._number(key, value, path)
 
     def kind(self, kind: Any, value: Any, path: str) -> Iterator[Problem]:
-        """What is wrong with a value that is to be of one kind."""
+        """Yield the problems of a value that should be of one kind."""
         if path.count(".") > _DEEPEST:
             yield _wrong(self.schema, path, value, f"at most {_DEEPEST} levels")
             return
@@ -168,7 +168,7 @@ class _Check:
     def _chosen(
         self, kind: Mapping[str, Any], tag: str, choice: Mapping[str, str], value: Mapping[Any, Any], path: str
     ) -> Iterator[Problem]:
-        """An object that says by one of its keys which object it is."""
+        """Check an object whose type is selected by one of its keys."""
         word = value.get(tag)
         folded = str(word).lower() if kind.get("fold") else word
         if folded not in choice:
@@ -177,7 +177,7 @@ class _Check:
         yield from self.object(choice[str(folded)], value, f"{path}.", without=tag)
 
     def _number(self, key: Key, value: float, path: str) -> Iterator[Problem]:
-        """Numbers that cannot mean anything; only those that mean to the file what the flag of their name means."""
+        """Check for meaningless numbers, for keys that mean the same as the flag of their name."""
         if key.above is not None and value <= key.above:
             yield _wrong(self.schema, path, value, f"a number above {key.above:g}")
         inner = path.removeprefix("kv_cache_config.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a value of an engine's settings file is of a kind, and how a kind is called."""
+"""Check whether a value of an engine's settings file is of a kind, and describe kinds for messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "
 
 
 def is_inner(kind: Any, value: Any) -> bool:
-    """Whether a value is of a kind so far that what is wrong must be inside of it."""
+    """Whether a value has the outer form of a kind, so that any problem must be inside it."""
     if not isinstance(kind, dict):
         return False
     if "list" in kind:
@@ -21,12 +21,12 @@ def is_inner(kind: Any, value: Any) -> bool:
 
 
 def is_word(value: str, words: list[str], *, fold: bool) -> bool:
-    """Whether a text is one of the words, in any case where the engine folds it."""
+    """Whether a text is one of the words, ignoring case where the engine does."""
     return value in words or (fold and value.upper() in words)
 
 
 def is_plain(kind: str, value: Any) -> bool:
-    """Stricter than the engine, which reads "1" and 1.0 as 1: who writes that means something else."""
+    """Whether a value is of a kind, more strictly than the engine: "1" and 1.0 are no integers here."""
     match kind:
         case "any":
             return True
@@ -44,7 +44,7 @@ def is_plain(kind: str, value: Any) -> bool:
 
 
 def words_of(kinds: Iterable[Any]) -> str:
-    """Kinds as an operator reads them after "takes"."""
+    """Describe kinds as a phrase that follows "takes"."""
     found = []
     for kind in kinds:
         match kind:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a flag of an engine takes a word as its value."""
+"""Check the values of an engine's flags, and format values for messages without secrets."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ LONGEST_JSON = 200_000
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]{1,2})", re.ASCII)
 SUFFIXED = re.compile(r'("(?:[^"\\]|\\.)*")|\b(\d+(?:\.\d+)?)[kKmMgGtT]\b')
 SECRET = re.compile(r"key|token(?!iz)|passw|passphrase|secret|credential|bearer|authorization", re.IGNORECASE)
-"""In the name of what may hold a secret; a tokenizer holds none."""
+"""Matches names that may hold a secret; a tokenizer holds none."""
 TOLD_SECRET = re.compile(
     rf"((?:{SECRET.pattern})[\w.-]*[\"'\\]*[\s=:,][\s=:,\"'\\]*)[^\s=:,\"'\\].*", re.IGNORECASE | re.DOTALL
 )
-"""Such a name with what follows it, in one word: `--api-key=x`, `api_key: x`, `{"token": "x"}`."""
+"""Matches such a name with what follows it, in one word: `--api-key=x`, `api_key: x`, `{"token": "x"}`."""
 LOGIN = re.compile(r"(://)[^/\s]*@")
 Problem = tuple[str, str | None]
-"""What is wrong with a value, and the nearest value that is right."""
+"""The problem of a value, and the nearest valid value."""
 
 
 def show(word: Any, longest: int = 80) -> str:
-    """A word for a message: short, without what a terminal would act on, and without what may be a secret."""
+    """Format a word for a message: short, without control characters, and without possible secrets."""
     start = TOLD_SECRET.sub(r"\1...", LOGIN.sub(r"\1...@", str(word)[: longest + 1]))
     text = "".join(character if character.isprintable() else "?" for character in start)
     return text[:longest] + "..." if len(text) > longest else text
 
 
 def listed(words: Iterable[Any], most: int = 14) -> str:
-    """Words for a message; of many, the first."""
+    """List words for a message; of many, only the first."""
     all_words = [str(word) for word in words]
     more = f" and {len(all_words) - most} more" if len(all_words) > most else ""
     return ", ".join(all_words[:most]) + more
 
 
 def check_value(flag: Flag, word: str, *, plugin: bool = False) -> Problem | None:
-    """None when the flag takes the word. With a plugin given, words the engine does not know may be the plugin's."""
+    """Return the problem of a value, None if valid. A plugin may accept values that the engine does not know."""
     if "none" in flag.also and word in {"", "None"}:
         return None
     if "auto" in flag.also and word.lower() == "auto":
@@ -72,7 +72,7 @@ def _is_number(word: str, kind: type[int | float]) -> bool:
 
 
 def read_size(flag: Flag, word: str) -> int | None:
-    """The number a size stands for to its engine, None when it is no size to it. M is not the same to every engine."""
+    """Return the number a size means to its engine, None if invalid. The value of a suffix such as M varies."""
     text = word.strip()
     if _is_number(text, int):
         return int(text)
@@ -91,7 +91,7 @@ def _check_size(flag: Flag, word: str) -> Problem | None:
 
 
 def check_range(flag: Flag, word: str, meaningful: Meaningful) -> Problem | None:
-    """Whether the number a flag takes can mean anything. Words beside numbers are not checked here."""
+    """Return a problem if a flag's number is meaningless. Values other than numbers are not checked here."""
     number = float(word) if flag.type == "float" and _is_number(word, float) else read_size(flag, word)
     if number is None or number in meaningful:
         return None
@@ -111,11 +111,11 @@ def _check_choice(flag: Flag, word: str) -> Problem | None:
 
 
 def _check_known(flag: Flag, word: str) -> Problem | None:
-    """Words that the engine's parser passes and the engine refuses later, after minutes of loading."""
+    """Refuse values that the engine's parser accepts and the engine refuses later, after minutes of loading."""
     if flag.values is None or word in flag.values or ("upper" in flag.also and word.upper() in flag.values):
         return None
     if word == flag.default or "." in word or ":" in word:
-        return None  # the default, or the path of a class of one's own
+        return None  # the default, or the path of a custom class
     return (
         f"parses, but the engine knows no {show(word)!r}; it knows {listed(flag.values)}",
         nearest_word(word, flag.values),
@@ -143,7 +143,7 @@ def _check_json(flag: Flag, word: str) -> Problem | None:
 
 
 def check_key(flag: Flag, key: str) -> Problem | None:
-    """Whether the JSON of a flag may have a key."""
+    """Return a problem if the JSON of a flag may not have a key."""
     if flag.keys is None or key in flag.keys:
         return None
     return f"has no key {show(key)!r}; its keys are {listed(flag.keys)}", nearest_key(key, flag)

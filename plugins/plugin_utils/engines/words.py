@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command line taken apart as the engine's own parser would: program words, flags, their values, what is left."""
+"""Split a command line as the engine's own parser would: program, flags with their values, and stray words."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sglang": (("-m", "sglang.launch_server"), ("sglang", "serve")),
     "tensorrt-llm": (("trtllm-serve", "serve"), ("trtllm-serve",)),
 }
-"""How an engine's server is called. Before it may stand an interpreter or a launcher."""
+"""How an engine's server is called. An interpreter or a launcher may precede it."""
 SERVERS = {"vllm": "vllm serve", "sglang": "python -m sglang.launch_server", "tensorrt-llm": "trtllm-serve"}
-"""The way to call it that messages name."""
+"""The form of the call that messages use."""
 
 MODEL = "--model"
 LAUNCHERS = re.compile(r"python[\d.]*|trtllm-llmapi-launch")
@@ -33,23 +33,23 @@ COMMAND = re.compile(r"[a-z][a-z0-9_-]*")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
 ENV_WITH_VALUE = {"-u", "--unset", "-C", "--chdir"}
 GLUED = re.compile(r"(--?[A-Za-z][\w.-]*) |[^=]* --?[A-Za-z]")
-"""A flag and more in one word, or a command line in one word."""
+"""Matches a flag with more text in one word, or a command line in one word."""
 NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 ATTACHED = re.compile(r"(-[A-Za-z])=?(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Use:
-    """A flag as it stands in a command line."""
+    """A flag as it occurs in a command line."""
 
     word: str
     name: str
     flag: Flag | None
     key: str | None = None
-    """Of `--x.key VALUE`, the key."""
+    """The key in `--x.key VALUE`."""
     values: tuple[str, ...] = ()
     problem: str | None = None
-    """What is wrong with the number of its values."""
+    """The problem if the number of values is invalid."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ class Stray:
 
 @dataclass(frozen=True)
 class Called:
-    """A command line taken apart at its beginning."""
+    """The beginning of a command line, split off."""
 
     variables: tuple[str, ...]
     """Names of the variables that are set for it."""
     other: str | None
-    """The program, when it is not the engine's server."""
+    """The program, if it is not the engine's server."""
     arguments: tuple[str, ...]
 
 
 def read_call(engine: str, words: Sequence[str]) -> Called:
-    """What a command line begins with: variables, then a launcher, then the program."""
+    """Split off the beginning of a command line: variables, then a launcher, then the program."""
     variables, rest = _take_variables(words)
     arguments = without_program(engine, rest)
     if len(arguments) < len(_without_launcher(rest)):
@@ -81,7 +81,7 @@ def read_call(engine: str, words: Sequence[str]) -> Called:
 
 
 def _take_variables(words: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """The variables set before a command, as a shell, `export` or `env` takes them, and the command."""
+    """Split off variables set before a command by the shell, `export` or `env`; return their names and the command."""
     rest = list(words)
     names: list[str] = []
     if rest[:1] == ["export"]:
@@ -101,7 +101,7 @@ def _is_program(word: str, name: str) -> bool:
 
 
 def _other_program(words: Sequence[str]) -> list[str]:
-    """The words that call a program which is not the engine's server, none when there are none."""
+    """Return the words that call a program other than the engine's server; empty if there are none."""
     if not words:
         return []
     name = PurePosixPath(words[0]).name
@@ -123,7 +123,7 @@ def _without_launcher(words: Sequence[str]) -> list[str]:
 
 
 def without_program(engine: str, words: Sequence[str]) -> list[str]:
-    """A command line from the program's own arguments on."""
+    """Return a command line starting from the program's own arguments."""
     rest = _without_launcher(words)
     for program in PROGRAMS.get(engine, ()):
         start = [PurePosixPath(rest[0]).name, *rest[1 : len(program)]] if rest else []
@@ -133,16 +133,16 @@ def without_program(engine: str, words: Sequence[str]) -> list[str]:
 
 
 def looks_like_flag(word: str) -> bool:
-    """As argparse sees it: a dash begins a flag, except in negative numbers and in text with spaces."""
+    """Whether argparse sees a flag: a dash begins one, except in negative numbers and in text with spaces."""
     if len(word) < 2 or not word.startswith("-") or NEGATIVE.fullmatch(word):
         return False
     return " " not in word.partition("=")[0]
 
 
 def split_words(schema: EngineSchema, words: Sequence[str]) -> Iterator[Use | Stray]:
-    """Flags with their values, and stray words, in their order."""
+    """Yield flags with their values, and stray words, in their order."""
     rest = list(words)
-    named = any(word.partition("=")[0] == MODEL for word in rest)  # takes the place of the word without a flag
+    named = any(word.partition("=")[0] == MODEL for word in rest)  # takes the place of the positional argument
     positional = max(0, len(schema.positional) - (named and MODEL in schema.by_name))
     place = 0
     while place < len(rest):
@@ -163,7 +163,7 @@ def split_words(schema: EngineSchema, words: Sequence[str]) -> Iterator[Use | St
 
 
 def _read_flag(schema: EngineSchema, word: str, rest: Sequence[str], place: int) -> tuple[Use, int]:
-    """A flag with its values, and how many further words those are."""
+    """Return a flag with its values, and how many further words those are."""
     name, equals, attached = word.partition("=")
     name = plain_name(schema, name)
     given = attached if equals else None
@@ -195,7 +195,7 @@ def _read_flag(schema: EngineSchema, word: str, rest: Sequence[str], place: int)
 
 
 def _numbers(nargs: int | str | None, all_of_them: int) -> tuple[int, int]:
-    """The least and the most values of a flag."""
+    """Return the minimum and maximum number of values of a flag."""
     match nargs:
         case int():
             return nargs, nargs
@@ -217,7 +217,7 @@ def _with_attached(use: Use, given: str) -> Use:
 def _read_key(
     schema: EngineSchema, word: str, name: str, given: str | None, rest: Sequence[str], place: int
 ) -> tuple[Use, int]:
-    """`--x.key VALUE`: the next word is the value whatever it looks like, because the engine takes it so."""
+    """Read `--x.key VALUE`: like the engine, take the next word as the value, whatever it looks like."""
     base, _, key = name.partition(".")
     flag = schema.by_name.get(base)
     if given is None and place >= len(rest):
@@ -228,7 +228,7 @@ def _read_key(
 
 
 def plain_name(schema: EngineSchema, name: str) -> str:
-    """A flag's name as the engine's parser compares it."""
+    """Return a flag's name as the engine's parser compares it."""
     if not schema.underscores or not name.startswith("--"):
         return name
     base, dot, key = name.partition(".")

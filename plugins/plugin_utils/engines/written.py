@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator's flags mean to the engine: by the flag itself, however it was spelt, shortened or taken apart."""
+"""Interpret an operator's flags as the engine does: by the flag itself, in whatever spelling or split form."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class Written:
     flags: Mapping[str, Flag] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
-        """The value of a flag: empty for one without a value, None when it is not there or switched off."""
+        """Return the value of a flag: empty for one without a value, None if it is absent or switched off."""
         for use in reversed(self._of(name)):
             if use.key is None:
                 return None if use.name.startswith("--no-") else " ".join(use.values)
         return None
 
     def has(self, name: str) -> bool:
-        """Whether a flag is there and on."""
+        """Whether a flag is present and on."""
         return self.text(name) is not None
 
     def size(self, name: str) -> int | None:
-        """The number a flag stands for; what the engine cannot read is refused where its values are checked."""
+        """Return the number a flag stands for; invalid numbers are refused where values are checked."""
         text = self.text(name)
         flag = self.flags.get(name)
         return None if text is None or flag is None else read_size(flag, text)
 
     def document(self, name: str) -> dict[str, Any] | None:
-        """The JSON of a flag, with the keys that were written by themselves; None when there is none."""
+        """Return the JSON of a flag, merged with keys that were written separately; None if there is none."""
         found: dict[str, Any] = {}
         for use in self._of(name):
             text = " ".join(use.values)
@@ -55,7 +55,7 @@ class Written:
 
 
 def written(schema: EngineSchema | None, words: Sequence[str]) -> Written:
-    """The flags among these words; without a schema nothing is known of them."""
+    """Return the flags among these words; empty without a schema."""
     if schema is None:
         return Written()
     uses = tuple(one for one in split_words(schema, words) if isinstance(one, Use))
