@@ -243,7 +243,7 @@ class _Check:
         return nearest_flag(name, self.schema, self.replaced.words or {})
 
     def _history(self, name: str) -> str | None:
-        """Describe the releases that have or had a flag."""
+        """Return a sentence about the releases that have or had a flag; None if no release is known."""
         times = self.schema.history.get(name)
         if not times:
             return None

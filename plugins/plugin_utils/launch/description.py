@@ -19,8 +19,7 @@ Command = dict[str, Any]
 ENGINE_PORT = 290
 """Only root can listen below 1024: while the engine is down, nobody else can receive its key and its prompts. This
 port and the 16 after it, for replicas, are unassigned, and below those that RPC and NFS choose at random (decision
-0023).
-"""
+0023)."""
 
 DISTRIBUTED_TIMEOUT = 600
 """Seconds a rank waits for the others at least: a missing one ends the start before the engine's own half an hour."""

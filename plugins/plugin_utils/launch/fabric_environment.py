@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.qos import nccl_traffic_class
 
 PINNED = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX")
-"""Variables that nobody may set: the index they pin is not stable."""
+"""Variables that must not be set: the index they pin is not stable."""
 
 
 def fabric_environment(

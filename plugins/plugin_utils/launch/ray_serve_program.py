@@ -199,4 +199,4 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-"""Its settings file is made by ray_serve.serve_settings."""
+"""Its settings are those of ray_serve.serve_settings."""

@@ -40,8 +40,7 @@ _SSHD = (
 )
 _OF_SSHD = ("AUDIT_WRITE", "SETGID", "SETUID", "SYS_CHROOT")
 """Capabilities without which sshd lets nobody in: it changes its user before it handles an unauthenticated client, and
-where the kernel keeps an audit log it records every login. Without one of the last three no login succeeded (tried).
-"""
+where the kernel keeps an audit log it records every login. Without one of the last three no login succeeded (tried)."""
 _MPIRUN = f'umask 077; mkdir -p /root/.ssh; echo "* $(ssh-keygen -y -f {MPI_KEY_PATH})" >{_KNOWN}; exec mpirun "$@"'
 
 

@@ -208,8 +208,7 @@ MEDIA_SINCE: dict[str, Version] = {"vllm": (0, 11), "sglang": (0, 5, 18)}
 """Engines that can restrict from where a request may have them fetch images and videos, and since which version."""
 NO_MEDIA = "none.invalid"
 """No host has a name in .invalid (RFC 6761). An empty list would not restrict anything: vLLM,
-multimodal/media/connector.py, and SGLang, srt/utils/common.py, only compare if the list is not empty.
-"""
+multimodal/media/connector.py, and SGLang, srt/utils/common.py, only compare if the list is not empty."""
 
 SECRET_FLAGS = frozenset({"--api-key", "--admin-api-key", "--hf-token", "--ssl-keyfile-password"})
 SECRET_ENDINGS = ("_TOKEN", "_KEY", "_PASSWORD", "_SECRET")

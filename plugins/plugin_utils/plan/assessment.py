@@ -62,7 +62,7 @@ _WITHOUT_FULL_GRAPHS = ("none", "piecewise", "0", "1")
 
 @dataclass(frozen=True)
 class Assessment:
-    """The expected figures; fields are empty where the intent says too little to compute them."""
+    """The result of an assessment; fields are empty if the intent says too little to compute them."""
 
     fit: Mapping[str, Any] | None = None
     expected: Mapping[str, Any] | None = None
@@ -71,7 +71,7 @@ class Assessment:
     fp8: bool = False
     """Whether the weights are FP8, so that the GPUs must support FP8 compute."""
     serving: Serving | None = None
-    """Serving settings with what memory and hazards add; None where nothing was assessed."""
+    """Serving settings with what memory and hazards add; None if nothing was assessed."""
     hazards: Sequence[Mapping[str, str]] = ()
     """Known hazards that apply to the plan: name, review_by, source."""
     served: Served | None = None
@@ -79,7 +79,7 @@ class Assessment:
     envelopes: Sequence[Envelope] = ()
     """Published results for the same hardware, model and layout."""
     shape: ModelShape | None = None
-    """The model's dimensions, as it is served."""
+    """The dimensions of the model as served."""
     kv_dtype: str = "auto"
     """Data type of the KV cache, from a setting or a flag; `auto` leaves the choice to the engine."""
 

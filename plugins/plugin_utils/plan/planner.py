@@ -102,7 +102,7 @@ _ECHOES = {
     "role.value": {"role.state"},
     "fabric.overlap": {"role.state"},
 }
-"""Errors of later checks that merely follow from an error already reported for the intent, by the id of the latter."""
+"""By error id, the ids of later errors that merely repeat an error of the intent."""
 
 _SERVING_ROLES = ("inference_image", "ray_cluster", "inference_server", "supervisor", "endpoint")
 """Roles that have nothing to do where nothing can be launched."""
@@ -112,8 +112,7 @@ _NOT_SHARED = (
     *("inference_image", "model_weights"),
 )
 """Roles whose desired state is not cached across hosts: their variables name the host, so that no two hosts agree, or
-list all hosts, which takes longer to compare than to compute the state.
-"""
+list all hosts, which takes longer to compare than to compute the state."""
 
 Plan = dict[str, Any]
 
@@ -130,11 +129,11 @@ class ClusterPlan:
     notes: Sequence[str] = ()
     assessment: Assessment = field(default_factory=Assessment)
     served: Mapping[str, Any] = field(default_factory=dict)
-    """Model, engine, parallelism and addresses; empty where the intent does not say enough."""
+    """Model, engine, parallelism and addresses; empty if the intent does not say enough."""
     startup: Mapping[str, Any] = field(default_factory=dict)
-    """How long a start may take, with its parts; empty where the intent does not say enough."""
+    """How long a start may take, with its parts; empty if the intent does not say enough."""
     bench: Mapping[str, Any] = field(default_factory=dict)
-    """The benchmarks of firstlight_bench, with the expected figures; empty where it is not set."""
+    """The benchmarks of firstlight_bench, with the expected figures; empty if it is not set."""
 
     def document(self) -> dict[str, Any]:
         """Return the whole plan as plain data: what `firstlight plan --json` prints."""

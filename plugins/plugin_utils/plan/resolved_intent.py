@@ -95,15 +95,15 @@ class ClusterIntent:
     power: Mapping[str, Any] = field(default_factory=dict)
     """The power budget in W, and the budgets by rack, where the hosts have one."""
     firewall: FirewallIntent | None = None
-    """What is opened besides the plan's own openings; None where it is not set, as for the next two."""
+    """What is opened besides the plan's own openings; None if it is not set, as for the next two."""
     endpoint: Endpoint | None = None
     """The endpoint for clients."""
     monitoring: Monitoring | None = None
     """Who may read the metrics of the hosts."""
     targets: Mapping[str, float] = field(default_factory=dict)
-    """The service's targets, by the names in firstlight_targets; empty where nothing is set."""
+    """The service's targets, by the names in firstlight_targets; empty if nothing is set."""
     recipe: Recipe | None = None
-    """What the image is built from on the head; None where it is pulled or loaded."""
+    """What the image is built from on the head; None if it is pulled or loaded."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Bench:
 def read_bench(
     intent: Mapping[str, Any], known: Mapping[str, Workload], context: int | None, errors: PlanErrors
 ) -> Bench | None:
-    """Read firstlight_bench and report an error for each invalid value; None where no benchmark is asked for.
+    """Read firstlight_bench and report an error for each invalid value; None if no benchmark is asked for.
 
     firstlight_bench_now makes a bring-up measure, whatever the inventory says about it.
     """

@@ -58,7 +58,7 @@ DEFAULTS: dict[str, Any] = {
     "endpoint_status_port": 8480,
     "endpoint_packages": {"nginx": None, "openssl": None},
 }
-"""Mirror the role's defaults, for a plan that leaves them out."""
+"""The role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:

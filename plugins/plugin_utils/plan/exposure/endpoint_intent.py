@@ -71,7 +71,7 @@ class Endpoint:
 
 
 def read_endpoint(intent: Mapping[str, Any], errors: PlanErrors) -> Endpoint | None:
-    """Read and validate firstlight_endpoint; None where it is not set."""
+    """Read and validate firstlight_endpoint; None if it is not set."""
     if intent.get("firstlight_endpoint") is None:
         return None
     given = read_mapping(intent, "firstlight_endpoint", ENDPOINT_KEYS, errors)

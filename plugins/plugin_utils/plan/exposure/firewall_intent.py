@@ -39,7 +39,7 @@ class FirewallIntent:
 
 
 def read_firewall_intent(intent: Mapping[str, Any], errors: PlanErrors) -> FirewallIntent | None:
-    """Read firstlight_firewall, refusing invalid openings; None where it is not set."""
+    """Read firstlight_firewall, refusing invalid openings; None if it is not set."""
     if intent.get("firstlight_firewall") is None:
         return None
     given = read_mapping(intent, "firstlight_firewall", FIREWALL_KEYS, errors)

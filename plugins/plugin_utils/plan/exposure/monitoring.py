@@ -71,7 +71,7 @@ DEFAULTS: dict[str, Any] = {
     "monitoring_dcgm_archive": "",
     "monitoring_dcgm_port": 9400,
 }
-"""Mirror the role's defaults, for a plan that leaves them out."""
+"""The role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:

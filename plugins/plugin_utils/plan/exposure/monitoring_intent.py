@@ -34,7 +34,7 @@ class Monitoring:
 
 
 def read_monitoring(intent: Mapping[str, Any], hosts: Sequence[HostIntent], errors: PlanErrors) -> Monitoring | None:
-    """Read firstlight_monitoring and report an error for each invalid value; None where it is not set."""
+    """Read firstlight_monitoring and report an error for each invalid value; None if it is not set."""
     if intent.get("firstlight_monitoring") is None:
         return None
     given = read_mapping(intent, "firstlight_monitoring", MONITORING_KEYS, errors)

@@ -134,11 +134,11 @@ def _renderer(variables: Mapping[str, Any]) -> str:
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return packages, netplan file, links and, with `fabric_network_peers`, the connectivity test; empty without any.
+    """Return the packages, the netplan file, the links and the connectivity test; empty without ports.
 
-    The connectivity test is state like any other: if it failed, the role stays pending, so the next run tests again
-    instead of going on over a fabric that never worked. For ports that are still to be found on the host, only the
-    packages are known.
+    The connectivity test is included if there are `fabric_network_peers`. It is state like any other: if it failed, the
+    role stays pending, so the next run tests again instead of going on over a fabric that never worked. For ports that
+    are still to be found on the host, only the packages are known.
     """
     entries = list(variables.get("fabric_network_ports") or [])
     if variables.get("fabric_network_state") == "absent":

@@ -69,9 +69,9 @@ class Fabric:
     numbers: tuple[int, ...]
     """Each host's number, in the order of the inventory."""
     minimum_bandwidth: Mapping[str, float] = field(default_factory=dict)
-    """tcp_gbit and rdma_gbit that a pair of hosts must reach on a rail; empty where unknown."""
+    """tcp_gbit and rdma_gbit that a pair of hosts must reach on a rail; empty if unknown."""
     speed_mbit: int | None = None
-    """The speed a port must have negotiated; None where the hardware profile has no figure."""
+    """The speed a port must have negotiated; None if the hardware profile has no figure."""
     slower: tuple[Mapping[str, Any], ...] = ()
     """Lower speeds that the profile accepts, each with its cost and minimum bandwidth; empty if a speed is set."""
     qos: Mapping[str, int] = field(default_factory=dict)

@@ -22,8 +22,7 @@ GUARD_PACKAGE = "earlyoom"
 GUARD_UNIT = "earlyoom.service"
 OTHER_GUARDS = ("systemd-oomd.socket", "systemd-oomd.service")
 """Ubuntu's desktop ships it. It kills whole control groups by memory pressure, which does not include the GPU's
-memory, and there must be only one guard. The socket comes first, as it would start the service again.
-"""
+memory, and there must be only one guard. The socket comes first, as it would start the service again."""
 UPGRADE_UNITS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service")
 SWAP_TARGET = "swap.target"
 

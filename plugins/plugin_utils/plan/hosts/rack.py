@@ -106,7 +106,7 @@ def check_racks(
 
 
 def rack_budgets(racks: Sequence[RackIntent]) -> dict[str, Any]:
-    """Return the rack and power budget of each host, for the burn-in; empty where no host has a rack."""
+    """Return the hosts and the power budget of each rack, for the burn-in; empty if no host has a rack."""
     named = {rack.name: rack for rack in racks if rack.name is not None}
     if not named:
         return {}

@@ -49,7 +49,7 @@ def wants_build(intent: Mapping[str, Any], errors: PlanErrors | None = None) -> 
 
 
 def recipe_name(intent: Mapping[str, Any], stack: Mapping[str, Any]) -> str:
-    """Return the recipe whose files are needed; empty where nothing is built."""
+    """Return the recipe whose files are needed; empty if nothing is built."""
     return str(part(stack, "image").get("build") or "") if wants_build(intent) else ""
 
 
@@ -62,7 +62,7 @@ def chosen_recipe(
     errors: PlanErrors,
     missing_inputs: PlanErrors,
 ) -> tuple[Recipe | None, str]:
-    """Return the recipe of the image and a description of it; None where no image is built, or the build is refused."""
+    """Return the recipe of the image and a description of it; None if no image is built, or the build is refused."""
     if not wants_build(intent, errors) or stack is None:
         return None, ""
     if intent.get("firstlight_image") is not None:
@@ -159,7 +159,7 @@ def _refuse(entry: Mapping[str, Any], problem: str, errors: PlanErrors) -> None:
 
 
 def _told(entry: Mapping[str, Any], recipe: Recipe) -> str:
-    """Return the plan's description of a built image, which follows the place where it is built."""
+    """Return the plan's description of a built image; the caller puts the build host before it."""
     lock = parse_lock(recipe.lock)
     size = f", {lock.wheels_bytes / 1e9:.1f} GB" if lock.wheels_bytes else ""
     day = dt.datetime.fromtimestamp(recipe.epoch, tz=dt.UTC).date().isoformat()

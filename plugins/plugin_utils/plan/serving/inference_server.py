@@ -82,7 +82,7 @@ DEFAULTS: dict[str, Any] = {
     "inference_server_container": {},
     "inference_server_compile_cache": {},
 }
-"""Mirror the role's defaults, for a plan that leaves them out."""
+"""The role's defaults, for a plan that leaves them out."""
 
 _CACHE = "/var/cache/firstlight"
 _STOP_SECONDS = 30

@@ -43,7 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "ray_cluster_container": {},
     "ray_cluster_compile_cache": {},
 }
-"""Mirror the role's defaults, for a plan that leaves them out."""
+"""The role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:

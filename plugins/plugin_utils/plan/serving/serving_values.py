@@ -35,7 +35,7 @@ class Numbers:
         self._errors = errors
 
     def optional(self, key: str, span: tuple[int, int]) -> int | None:
-        """Return a whole number, or None where it is not set or refused."""
+        """Return a whole number, or None if it is not set or refused."""
         value = self._serving.get(key)
         least, most = span
         if value is None:

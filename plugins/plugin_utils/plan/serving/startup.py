@@ -52,7 +52,7 @@ class Startup:
     wait_s: int
     """How long a playbook waits for a restart."""
     first_s: int | None = None
-    """Estimated duration of a first start; None where the model's dimensions are not known."""
+    """Estimated duration of a first start; None if the model's dimensions are not known."""
     later_s: int | None = None
     """Estimated duration of a start that finds a compile cache."""
 

@@ -76,7 +76,7 @@ DEFAULTS: dict[str, Any] = {
     "supervisor_start_attempts": 5,
     "supervisor_stable_after": 600,
 }
-"""Mirror the role's defaults, for a plan that leaves them out."""
+"""The role's defaults, for a plan that leaves them out."""
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
         own = str(document["node"])
         document["tokens"] = {name: supervisor_token_path(name) for name in (named if own == head["name"] else [own])}
     else:
-        # Nobody has to reach it.
+        # No other node connects to it.
         head["port"] = 0
         del document["addresses"]
     # The program would refuse it too, but only on the host and after everything else.

@@ -88,8 +88,8 @@ def supervisor_variables(
 def _by_itself(host: HostIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
     """Return what makes each host a group of its own with ray-serve, whose supervisor decides alone.
 
-    Replicas on the other hosts go on while one is away: it rejoins their cluster when it is back, and nobody is stopped
-    for it. A worker is useless without the head's Ray, so it waits for it indefinitely.
+    Replicas on the other hosts go on while one is away: it rejoins their cluster when it is back, and none of them is
+    stopped for it. A worker is useless without the head's Ray, so it waits for it indefinitely.
     """
     if host.is_head:
         return {}
@@ -136,7 +136,7 @@ def supervisor_groups(resolved: ResolvedIntent) -> list[Group]:
         workers = () if profile.spread else resolved.hosts  # the workers are groups of their own
         nodes = {host.name: [_ray(_WORKER_OF_RAY)] for host in workers}
         nodes[resolved.head.name] = [_ray(_HEAD_OF_RAY), server(_SERVER_ON_RAY)]
-    # A single server takes the first GPUs; the others of its host may be used by somebody else.
+    # A single server takes the first GPUs; the host's other GPUs may be in use by others.
     alone = len(resolved.hosts) == 1 and size < resolved.hardware["gpus"]
     own = {"gpus": list(range(size))} if alone else {}
     return [{"name": "server", "nodes": nodes, "probe": _probe(resolved), **own}]
@@ -171,7 +171,7 @@ def _cache(roles: Mapping[str, Mapping[str, Any] | None]) -> str:
 
 
 def _image(resolved: ResolvedIntent, roles: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Return the image that the units of this host run; empty where they run from a virtual environment."""
+    """Return the image that the units of this host run; empty if they run from a virtual environment."""
     if resolved.serving.runtime != "docker":
         return ""
     server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}

@@ -18,7 +18,7 @@ _FULL = re.compile(r"^\d+\.\d+(?:\.\d+)?$")
 
 
 def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the set, installed and held, with a compiler of that release; empty where no set is given."""
+    """Return the set, installed and held, with a compiler of that release; empty if no set is given."""
     version = str(variables["cuda_toolkit_version"] or "")
     pins = _pins(variables["cuda_toolkit_packages"] or {})
     if not pins:

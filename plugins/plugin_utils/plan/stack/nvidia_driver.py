@@ -73,7 +73,7 @@ HOST_VARIANTS: tuple[Mapping[str, Any], ...] = (
 
 
 def read_host(observation: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the part of an observation that the state depends on; None where it could not be read."""
+    """Return the part of an observation that the state depends on; None if it could not be read."""
     driver = observation.get("driver")
     if not driver:
         return None

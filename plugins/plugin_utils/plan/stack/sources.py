@@ -141,7 +141,7 @@ def resolve(
     errors: PlanErrors,
     missing_inputs: PlanErrors,
 ) -> Source:
-    """Return the named source as a role takes it; empty where the host's own sources suffice, or it was refused."""
+    """Return the named source as a role takes it; empty if the host's own sources suffice, or it was refused."""
     if name not in known:
         errors.add(
             "source.unknown",
@@ -208,7 +208,7 @@ def _repository(
 def _key(
     name: str, entry: Mapping[str, Any], mine: Mapping[str, Any], errors: PlanErrors, missing_inputs: PlanErrors
 ) -> dict[str, Any] | None:
-    """Return key and fingerprint, or None where they are missing or do not match."""
+    """Return key and fingerprint, or None if they are missing or do not match."""
     key = mine.get("key") if "key" in mine else entry.get("key")
     listed = mine.get("fingerprint") or entry.get("fingerprint") or []
     where = f"{VARIABLE}: {{{name}: {{key_file: FILE}}}}"

@@ -14,7 +14,7 @@ TOOLKIT_PACKAGE = "nvidia-container-toolkit"
 
 
 def stack_variables(resolved: ResolvedIntent, given: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:
-    """Return the variables of the roles that install a stack; None where the stack has nothing for a role.
+    """Return the variables of the roles that install a stack; None if the stack has nothing for a role.
 
     `given` are the operator's own variables, which are merged later: a package set of theirs needs the role, too.
     """

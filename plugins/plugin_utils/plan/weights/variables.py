@@ -45,7 +45,7 @@ def weights_variables(resolved: ResolvedIntent, host: HostIntent, addresses: Map
 
 
 def share_variables(role: str, resolved: ResolvedIntent, addresses: Mapping[str, str]) -> dict[str, Any]:
-    """Return the address at which the head shares files, and the hosts it serves first, with their addresses.
+    """Return the head's address for sharing files, and by name the addresses of the hosts it serves first.
 
     A single host has nobody to share with, and without a fabric nothing is shared.
     """

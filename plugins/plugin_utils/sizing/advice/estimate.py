@@ -123,7 +123,7 @@ def check_hardware(hardware: Mapping[str, Any], errors: PlanErrors) -> None:
 
 
 def speculation_of(tokens: int | None, acceptance: float | None) -> Speculation | None:
-    """Return the speculation for this many drafted tokens; None where nothing is drafted."""
+    """Return the speculation for this many drafted tokens; None if nothing is drafted."""
     return Speculation(tokens, ACCEPTANCE if acceptance is None else acceptance) if tokens else None
 
 

@@ -83,8 +83,7 @@ GRAPH_TOKENS = 512
 
 STREAM_PASSES, FEED_PASSES, ROUTED_PASSES = 15, 4, 2
 """How often a token's vectors go through memory in a layer, outside of matrix products: the hidden one (norms, sums,
-casts), that of the feed-forward, and the hidden one of each routed expert; measured on large prefills.
-"""
+casts), that of the feed-forward, and the hidden one of each routed expert; measured on large prefills."""
 
 SAMPLER_PASSES = 15
 """How often a token's float32 logits go through memory until the next token is sampled; measured."""

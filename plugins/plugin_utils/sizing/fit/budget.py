@@ -71,7 +71,7 @@ class Fit:
     runtime_bytes: int
     kv_bytes: int
     short_bytes: int
-    """Bytes missing for one request of the full context; 0 where it fits."""
+    """Bytes missing for one request of the full context; 0 if it fits."""
     kv_bytes_per_token: int
     kv_tokens: int
     max_concurrency: float

@@ -113,7 +113,7 @@ class Case:
     version: str | None = None
     """None is any version."""
     compute_capability: str | None = None
-    """None where the hardware's profile has none."""
+    """None if the hardware's profile has none."""
     expert_parallel: bool = False
     kv_cache: str = "auto"
     flags: Written = field(default_factory=Written)

@@ -35,7 +35,7 @@ class Fixed:
 
     groups: int
     window: int
-    """Tokens kept; 0 where `blocks` is the whole size."""
+    """Tokens kept; 0 if `blocks` is the whole size."""
     block_tokens: int
     blocks: int = 0
     """Additional blocks: one for a window that starts inside a block, or the states of linear attention."""

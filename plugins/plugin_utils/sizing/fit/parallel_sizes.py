@@ -20,7 +20,7 @@ class Place:
     gpus: int
     gpus_per_host: int = 1
     hosts: int | None = None
-    """None where hosts are not counted."""
+    """None if hosts are not counted."""
     replicas: int = 1
     every_gpu: bool = False
     """Whether a launch over several hosts must use all of their GPUs; on one host some may stay free."""
@@ -73,7 +73,7 @@ def legal_ways(shape: ModelShape, place: Place, expert_parallel: bool = False) -
 
 
 def ways_out(shape: ModelShape, place: Place, stages: int, expert_parallel: bool = False) -> str:
-    """Return what to set instead, on these GPUs or on another number of hosts; empty where nothing is legal."""
+    """Return what to set instead, on these GPUs or on another number of hosts; empty if nothing is legal."""
     ways = list(legal_ways(shape, place, expert_parallel))
     same = sorted(ranks for ranks, parts in ways if parts == stages)[-MOST_NAMED:]
     changes = []

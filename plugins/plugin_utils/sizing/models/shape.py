@@ -10,8 +10,7 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 Split = Literal["column", "row", "kv", "vocab", "whole"]
 """How tensor parallelism cuts a matrix: by its outputs, by its inputs, by KV heads (which are replicated when there
-are fewer of them than GPUs), by (padded) vocabulary, or not at all.
-"""
+are fewer of them than GPUs), by (padded) vocabulary, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Quantization:
     block: tuple[int, int] | None = None
     group: int | None = None
     linear: WeightFormat | None = None
-    """Format of the quantised linear layers; None where only experts are quantised, or nothing is."""
+    """Format of the quantised linear layers; None if only experts are quantised, or nothing is."""
     experts: WeightFormat | None = None
     ignored: tuple[str, ...] = ()
     """Modules that stay in the model's own type."""
@@ -178,7 +177,7 @@ class ModelShape:
     """Tokens the text model was made for (max_position_embeddings)."""
     dtype: str = "bfloat16"
     intermediate: int | None = None
-    """Width of the dense feed-forward layers; None where every layer has experts."""
+    """Width of the dense feed-forward layers; None if every layer has experts."""
     dense_layers: int = 0
     experts: Experts | None = None
     mtp_layers: int = 0
