@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of packages as apt has them: what is to move, the rehearsal, the local store, the way back."""
+"""Sets of apt packages: planning a move, rehearsing it, the local package store, and the rollback."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apt on a target, with a rehearsal: a transaction is fetched, simulated and checked in a scratch directory first.
+"""Apt on a target, with a rehearsal: a transaction is first fetched, simulated and checked in a scratch directory.
 
 The rehearsal sees the host's packages, its package lists and its sources, with the new files in place of the old ones.
-Nothing of the host changes until it has passed, and it runs the same way in check mode.
+Nothing on the host changes until it has passed, and it runs the same way in check mode.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AptError(Exception):
 
 @dataclass(frozen=True)
 class Places:
-    """Where apt keeps its things; tests put them elsewhere."""
+    """The paths that apt uses; tests substitute others."""
 
     etc: str = "/etc/apt"
     lists: str = "/var/lib/apt/lists"
@@ -60,7 +60,7 @@ class Places:
 
 @dataclass(frozen=True)
 class ForeignPin:
-    """A record of preferences that is not Firstlight's."""
+    """A record in apt preferences that are not Firstlight's."""
 
     file: str
     package: str
@@ -70,17 +70,17 @@ class ForeignPin:
 
 @dataclass
 class Rehearsal:
-    """The scratch directory of one rehearsal, as options for apt."""
+    """The scratch directory of one rehearsal, and the apt options for it."""
 
     directory: str
     own: list[str] = field(default_factory=list)
 
     def path(self, *parts: str) -> str:
-        """A place in the scratch directory."""
+        """Return a path in the scratch directory."""
         return os.path.join(self.directory, *parts)
 
     def options(self, sources: str, preferences: str = "preferences.d") -> list[str]:
-        """Apt looks at these sources and at the scratch directory's lists and preferences."""
+        """Return the options that make apt use these sources and the lists and preferences of the scratch directory."""
         settings = {
             "Dir::Etc::sourcelist": "/dev/null",
             "Dir::Etc::sourceparts": self.path(sources),
@@ -108,11 +108,11 @@ class Apt:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def versions(self, names: Sequence[str]) -> dict[str, str | None]:
-        """Installed versions."""
+        """Return the installed version of each package."""
         return parse_dpkg_query(self._query(DPKG_FORMAT, names), names)
 
     def holds(self, names: Sequence[str]) -> dict[str, bool]:
-        """Which of these are on hold."""
+        """Return for each package whether it is on hold."""
         return parse_holds(self._query(HOLD_FORMAT, names), names)
 
     def _query(self, form: str, names: Sequence[str]) -> str:
@@ -126,7 +126,7 @@ class Apt:
         return result.stdout
 
     def former_sources(self, files: Mapping[str, str]) -> list[str]:
-        """Sources on the host of the set that brings these files, which it no longer brings."""
+        """Return source files on the host that this set installed earlier and that are no longer in `files`."""
         names = [found.group(1) for path in files if (found := _SET.search(path))]
         directory = os.path.join(self.places.etc, "sources.list.d")
         return [
@@ -138,10 +138,10 @@ class Apt:
         ]
 
     def superseded_sources(self, files: Mapping[str, str], sources: Iterable[str]) -> list[str]:
-        """Sources on the host that name only repositories of the set, with another keyring.
+        """Return source files on the host that list only repositories of the set, with a different keyring.
 
-        Apt refuses to work with two sources of one repository that name different keyrings; NVIDIA's cuda-keyring and
-        the guides of most vendors leave such a source behind.
+        Apt fails if two sources of one repository name different keyrings; NVIDIA's cuda-keyring and the guides of most
+        vendors leave such a source behind.
         """
         own = {one.repository: one.signed_by for path in sources for one in parse_sources(files[path])}
         directory = os.path.join(self.places.etc, "sources.list.d")
@@ -153,7 +153,7 @@ class Apt:
         return found
 
     def foreign_pins(self, packages: Iterable[str]) -> list[ForeignPin]:
-        """What preferences other than Firstlight's say of everything, or of these packages."""
+        """Return the preferences of others that apply to every package, or to one of these."""
         names = set(packages)
         directory = os.path.join(self.places.etc, "preferences.d")
         paths = [os.path.join(directory, one) for one in _names(directory) if not one.startswith(OWN_PINS)]
@@ -169,13 +169,14 @@ class Apt:
     def rehearsal(
         self, files: Mapping[str, str], sources: Collection[str] = (), without: Collection[str] = ()
     ) -> Iterator[Rehearsal]:
-        """A scratch directory with the host's apt settings and, over them, these files.
+        """Create a scratch directory with the host's apt settings, overlaid with these files.
 
-        `sources` are those of the files that are the set's own sources; `without` are files of the host that will go.
+        `sources` are the paths in `files` that are the set's own sources; `without` are files of the host that will be
+        removed.
         """
         directory = tempfile.mkdtemp(prefix="firstlight-apt-", dir=self.places.scratch)
         try:
-            os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as a user of its own
+            os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as its own user
             stage = Rehearsal(directory)
             for name in ("own.d", "sources.list.d", "preferences.d", "keyrings", os.path.join("lists", "partial")):
                 os.makedirs(stage.path(name))
@@ -208,7 +209,7 @@ class Apt:
                     write_file(stage.path(folder, name), text, 0o644)
 
     def _stage_own(self, there: str, staged: str, keyrings: Mapping[str, str]) -> None:
-        """A file of the host in the rehearsal; a source that names a keyring of the set names the new one there."""
+        """Stage a file of the host; a source that names a keyring of the set refers to the staged one."""
         text = self.host.read_text(there) or ""
         changed = _signed_by(text, keyrings)
         if changed == text:
@@ -217,7 +218,7 @@ class Apt:
             write_file(staged, changed, 0o600)
 
     def fetch(self, stage: Rehearsal, own: bool, words: str) -> None:
-        """Fetch the package lists of the set's own sources, or of all where it has none; signatures are checked."""
+        """Fetch the package lists of the set's own sources, or of all if it has none; apt verifies signatures."""
         argv = ["apt-get", "update", "--error-on=any", *stage.options("own.d" if own else "sources.list.d")]
         result = self.host.run(argv, self.timeout, env=QUIET)
         if not result.ok:
@@ -241,10 +242,10 @@ class Apt:
         leaving: Sequence[str] = (),
         variable: str | None = None,
     ) -> list[Step]:
-        """The steps that installing these packages would take; raises AptError when they must not be taken.
+        """Return the steps of installing these packages; raises AptError if they are not acceptable.
 
-        `leaving` are installed packages that go in the same transaction. `variable` is where an operator names further
-        ones, for the message.
+        `leaving` are installed packages that are removed in the same transaction. `variable` is the setting in which an
+        operator can name more of these, for the message.
         """
         steps = self.simulated(stage, packages, names, own, leaving)
         conflicting = self._conflicting(stage, packages, names, steps)
@@ -262,10 +263,10 @@ class Apt:
     def simulated(
         self, stage: Rehearsal, packages: Pins, names: Sequence[str], own: bool, leaving: Sequence[str]
     ) -> list[Step]:
-        """The steps apt would take to have these packages, and to have those that leave no more; raises AptError."""
+        """Return the steps apt would take to install `names` and remove `leaving`; raises AptError if it cannot."""
         result = self._simulate(stage, packages, names, leaving)
         if not result.ok and own:
-            # What the set depends on may be in sources whose lists are old, or were never fetched.
+            # Dependencies of the set may be in sources whose lists are outdated or were never fetched.
             self.host.run(["apt-get", "update", *stage.options("sources.list.d")], self.timeout, env=QUIET)
             result = self._simulate(stage, packages, names, leaving)
         if not result.ok:
@@ -288,9 +289,10 @@ class Apt:
         sources: Mapping[str, Sequence[str]],
         leaving: Sequence[str] = (),
     ) -> list[Fetch]:
-        """The files that installing these packages takes; raises AptError when one of the set is not of its source.
+        """Return the files needed to install these packages; raises AptError if one is not from its own source.
 
-        `sources` are the set's own, by path, each with the packages that come from it; others come from anywhere.
+        `sources` maps the path of each of the set's own sources to the packages that must come from it; other packages
+        may come from anywhere.
         """
         os.makedirs(stage.path("archives", "partial"), exist_ok=True)
         argv = ["apt-get", "install", "--print-uris", "--yes", *MOVES_PINS, *stage.options("sources.list.d")]
@@ -312,7 +314,7 @@ class Apt:
         return files
 
     def _offers(self, stage: Rehearsal, packages: Pins, names: Sequence[str]) -> str:
-        """What there is of the packages whose pin is not there, for the message."""
+        """List the available versions of the packages whose pinned version is not available, for the message."""
         result = self.host.run(["apt-cache", "madison", *stage.options("sources.list.d"), *names], 60)
         offers = parse_madison(result.stdout)
         missing = [name for name in names if packages[name] and packages[name] not in offers.get(name, [])]
@@ -321,7 +323,10 @@ class Apt:
         return f"{'; '.join(told)}. " if told else ""
 
     def _unnamed(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str]) -> str:
-        """What the set needs of its own sources and does not name, for the message; found by letting apt have them."""
+        """List packages of the set's own sources that it needs but does not name, for the message.
+
+        They are found by simulating the installation without our pins with a negative priority.
+        """
         os.makedirs(stage.path("open.d"), exist_ok=True)
         for name in _names(stage.path("preferences.d")):
             text = self.host.read_text(stage.path("preferences.d", name)) or ""
@@ -344,14 +349,14 @@ class Apt:
         return f"The set needs these of its own source and does not name them: {', '.join(found)}. " if found else ""
 
     def _other_pins(self, packages: Pins) -> str:
-        """Preferences of others that may be the cause, for the message."""
+        """List the preferences of others that may be the cause, for the message."""
         found = [
             f"{one.file} ({one.package}: {one.pin}, priority {one.priority})" for one in self.foreign_pins(packages)
         ]
         return f"Preferences of others speak of these packages too: {'; '.join(found[:5])}. " if found else ""
 
     def _conflicting(self, stage: Rehearsal, packages: Pins, names: Sequence[str], steps: Sequence[Step]) -> set[str]:
-        """Which of the packages that would go are in conflict with the set, by name or by what they provide."""
+        """Return the packages to be removed that conflict with the set, by name or by what they provide."""
         going = [step.name for step in steps if step.new is None]
         if not going:
             return set()
@@ -364,7 +369,7 @@ class Apt:
     # -- changing -----------------------------------------------------------------------------------------------
 
     def download(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str] = ()) -> None:
-        """Fetch every package before anything changes: a repository that vanishes now has done no harm."""
+        """Fetch every package before anything changes, so that a repository that fails now does no harm."""
         argv = ["apt-get", "install", "--download-only", "--yes", *MOVES_PINS, *self.lock]
         words = [*apt_words(packages, names), *removal_words(leaving)]
         result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
@@ -372,7 +377,7 @@ class Apt:
             raise AptError(f"The packages cannot be fetched: {reasons(result)}. {NOTHING} Run again once they can be")
 
     def keep(self, files: Sequence[Fetch], directory: str) -> list[str]:
-        """Put what was downloaded aside, under apt's own names: a way back, should the repository drop it."""
+        """Keep the downloaded packages under apt's own file names, for a rollback after the repository drops them."""
         os.makedirs(directory, mode=0o755, exist_ok=True)
         kept = []
         digests = {}
@@ -387,7 +392,8 @@ class Apt:
                 continue
             if self.host.size_and_mtime(there) is None:
                 continue
-            # A name of its own until it is whole. Apt's cache only ever replaces its files, so a link will do there.
+            # Use a temporary name until the file is complete. Apt only ever replaces files in its cache, so a hard link
+            # is safe.
             scratch = os.path.join(directory, f".firstlight-{one.name}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(scratch)
@@ -408,7 +414,7 @@ class Apt:
         return found is not None and found[0] == one.size and (kind != "SHA256" or self.host.sha256(path) == digest)
 
     def publish(self, stage: Rehearsal) -> None:
-        """Hand the fetched package lists to the host's apt."""
+        """Copy the fetched package lists to the host's apt."""
         os.makedirs(self.places.lists, exist_ok=True)
         for name in stage.own:
             if name != "lock":
@@ -416,9 +422,9 @@ class Apt:
                     write_file(os.path.join(self.places.lists, name), stream.read(), 0o644)
 
     def install(self, stage: Rehearsal, packages: Pins, names: Sequence[str], leaving: Sequence[str] = ()) -> None:
-        """The one transaction, from what was downloaded, with exactly the settings that were rehearsed."""
+        """Run the transaction from the downloaded packages, with exactly the settings that were rehearsed."""
         self.repair()
-        # Not with --no-download: apt then finds no package of a file: source, which it never copies.
+        # Not with --no-download: apt then does not find packages of a file: source, as it never copies them.
         argv = ["apt-get", "install", "--yes", *MOVES_PINS, *ASK_NOTHING, *self.lock]
         words = [*apt_words(packages, names), *removal_words(leaving)]
         result = self.host.run([*argv, *stage.options("sources.list.d"), *words], self.timeout, env=QUIET)
@@ -434,12 +440,12 @@ class Apt:
             )
 
     def repair(self) -> None:
-        """Finish what a cut-off run of dpkg left half done."""
+        """Complete what an interrupted dpkg left unfinished."""
         if self.host.run(["dpkg", "--audit"], 60).stdout.strip():
             self.host.run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], self.timeout, env=QUIET)
 
     def brought(self, names: Sequence[str]) -> list[str]:
-        """Installed packages that these depend on or recommend, and that are none of them."""
+        """Return installed packages that these depend on or recommend, other than these themselves."""
         if not names:
             return []
         there = parse_records(self.host.run(["dpkg-query", "--status", *names], 60).stdout)
@@ -447,7 +453,7 @@ class Apt:
         return [name for name, version in self.versions(wanted).items() if version is not None]
 
     def keep_by_hand(self, names: Sequence[str]) -> None:
-        """Let apt's autoremove take none of these, although what brought them is gone."""
+        """Mark these as manually installed, so that autoremove keeps them without the packages that needed them."""
         result = self.host.run(["apt-mark", "manual", *names], 120, env=QUIET)
         if not result.ok:
             raise AptError(
@@ -457,7 +463,7 @@ class Apt:
             )
 
     def purge(self, names: Sequence[str]) -> None:
-        """Take away what removed packages left of their configuration; apt goes on reading preferences otherwise."""
+        """Purge the configuration of removed packages; apt would otherwise go on reading their preferences."""
         result = self.host.run(["dpkg", "--purge", *names], 120, env=QUIET)
         if not result.ok:
             raise AptError(
@@ -466,7 +472,7 @@ class Apt:
             )
 
     def hold(self, names: Sequence[str]) -> None:
-        """Let no upgrade move these."""
+        """Put these packages on hold, so that no upgrade changes them."""
         result = self.host.run(["apt-mark", "hold", *names], 120, env=QUIET)
         missed = [name for name, held in self.holds(list(names)).items() if not held]
         if not result.ok or missed:
@@ -476,13 +482,13 @@ class Apt:
             )
 
     def unhold(self, names: Sequence[str]) -> None:
-        """Let upgrades have these again: they are no longer of the set."""
+        """Release the hold on packages that no longer belong to the set."""
         result = self.host.run(["apt-mark", "unhold", *names], 120, env=QUIET)
         if not result.ok:
             raise AptError(f"These packages are still held: {', '.join(names)} ({result.summary}). Run again")
 
     def prove_kept(self, names: Sequence[str]) -> None:
-        """Raise AptError when an upgrade of everything would move one of these in spite of holds and pins."""
+        """Raise AptError if a dist-upgrade would change one of these packages despite holds and pins."""
         result = self.host.run(["apt-get", "dist-upgrade", "--simulate", "--yes"], self.timeout, env=QUIET)
         moved = touching(parse_simulation(result.stdout), names)
         if moved:
@@ -493,18 +499,18 @@ class Apt:
 
 
 def addresses(files: Mapping[str, str], sources: Iterable[str]) -> str:
-    """These sources by their addresses, for a message."""
+    """Return the URIs and suites of these sources, for a message."""
     rows = [line for path in sources for line in files[path].splitlines() if line.startswith(("URIs: ", "Suites: "))]
     return " ".join(row.partition(": ")[2] for row in rows) or "of the host"
 
 
 def alone(source: str) -> str:
-    """The folder of a rehearsal that has this source and no other."""
+    """The name of the rehearsal folder that contains this source only."""
     return f"{os.path.basename(source)}.d"
 
 
 def refuse_unnamed(steps: Iterable[Step], packages: Pins, release: str | None) -> None:
-    """Raise AptError where a dependency is of the release and nobody named it."""
+    """Raise AptError if a dependency belongs to the release but the set does not name it."""
     come = [(step.name, step.new) for step in steps if step.new and step.name not in packages]
     unnamed = [f"{name} {version}" for name, version in come if release and upstream_version(version) == release]
     if unnamed:

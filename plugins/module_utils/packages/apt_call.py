@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How apt is called so that it asks nothing, and what it complained of."""
+"""Environment and options for non-interactive apt calls, and a summary of apt's errors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ ASK_NOTHING = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=-
 
 
 def reasons(result: Result) -> str:
-    """What apt complained of, in one line."""
+    """Summarise apt's error messages in one line."""
     said = parse_unmet(result.stdout)[:2] + parse_complaints(f"{result.stdout}\n{result.stderr}")
     return "; ".join(said[:4]).rstrip(".") if said and not result.problem else result.summary

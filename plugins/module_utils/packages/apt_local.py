@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One transaction from packages that are kept on the host, in either direction, with no repository in sight.
+"""One transaction, forward or back, from packages kept on the host, without any repository.
 
-Apt sees the installed packages and the files it is given, and nothing else: what it cannot do with them at the
-rehearsal it will not try later, and no repository can change its mind in between.
+Apt sees only the installed packages and the files it is given: what fails in the rehearsal is not attempted later, and
+no repository can change in between.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ LOCK = "/var/lib/dpkg/lock-frontend"
 
 @dataclass(frozen=True)
 class Offer:
-    """A package in a repository; the digest is empty where apt knows another kind of it."""
+    """A package in a repository; `sha256` is empty if apt only knows a digest of another kind."""
 
     size: int
     sha256: str = ""
 
 
 class LocalApt(Apt):
-    """The package manager of a host, working from files at hand."""
+    """The package manager of a host, working from local files."""
 
     lock_file = LOCK
 
     # -- the state of dpkg ----------------------------------------------------------------------------------------
 
     def broken(self) -> dict[str, Broken]:
-        """Packages that dpkg left half done, by name."""
+        """Return the packages that dpkg left unfinished, by name."""
         result = self.host.run(["dpkg-query", "--show", f"--showformat={BROKEN_FORMAT}"], 60)
         if not result.ok:
             raise AptError(f"The installed packages cannot be read: {result.summary}. Look at `dpkg --audit`")
@@ -53,7 +53,7 @@ class LocalApt(Apt):
     def wait_for_others(
         self, limit: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Until no other package manager runs: it may be the one of a controller that is gone, still at its work."""
+        """Wait until no other package manager runs, such as one started by a controller that has since disconnected."""
         end = clock() + limit
         while not _free(self.lock_file):
             if clock() > end:
@@ -64,14 +64,14 @@ class LocalApt(Apt):
             sleep(1)
 
     def mend(self, move: Move) -> bool:
-        """Finish what a cut-off run of dpkg left half done, as far as it can be without more files; whether it was."""
+        """Complete what an interrupted dpkg left unfinished, as far as no files are needed; whether there was any."""
         if not self.broken() and not self.host.run(["dpkg", "--audit"], 60).stdout.strip():
             return False
-        # It fails where a package has to be unpacked again first: that is what the transaction then does.
+        # This fails for a package that has to be unpacked again first; the transaction then does that.
         self.host.run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], self.timeout, env=QUIET)
         for name, state in self.broken().items():
             if state.reinstall and name in move.remove:
-                # Apt wants such a package's archive even where it only has to go.
+                # Apt requires the archive of such a package even if it is only to be removed.
                 argv = ["dpkg", "--remove", "--force-remove-reinstreq", "--force-depends", name]
                 self.host.run(argv, self.timeout, env=QUIET)
         return True
@@ -81,7 +81,7 @@ class LocalApt(Apt):
     def rehearse_move(
         self, stage: Rehearsal, packages: Pins, leaving: Sequence[str], may_move: Sequence[str], own: bool
     ) -> list[Step]:
-        """The steps from what is installed to a set; raises AptError when they must not be taken."""
+        """Return the steps from the installed packages to a set; raises AptError if they are not acceptable."""
         installed = self.versions(sorted({*packages, *leaving}))
         names = differing(packages, installed)
         going = [name for name in leaving if installed.get(name) is not None]
@@ -100,12 +100,12 @@ class LocalApt(Apt):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def offers(self, wanted: Sequence[tuple[str, str]], stage: Rehearsal | None) -> dict[tuple[str, str], Offer]:
-        """What repositories have of these packages and versions; by the host's own lists where there is no stage."""
+        """Look up these packages and versions in the repositories, or in the host's own lists if there is no stage."""
         if not wanted:
             return {}
         options = stage.options("sources.list.d") if stage else []
         argv = ["apt-get", "download", "--print-uris", *options, "-o", "Acquire::ForceHash=SHA256"]
-        # It tells of those it knows, and complains of the others.
+        # It prints the packages it knows, and fails for the others.
         result = self.host.run([*argv, *(f"{name}={version}" for name, version in wanted)], 120, env=QUIET)
         found = {(one.package, one.version): one for one in parse_uris(result.stdout)}
         return {
@@ -115,24 +115,24 @@ class LocalApt(Apt):
         }
 
     def fresh_offers(self, wanted: Sequence[tuple[str, str]], stage: Rehearsal) -> dict[tuple[str, str], Offer]:
-        """The same after all of the host's sources were asked for their lists, those that answer."""
+        """Return the same after updating the lists of all of the host's sources that respond."""
         self.host.run(["apt-get", "update", *stage.options("sources.list.d")], self.timeout, env=QUIET)
         return self.offers(wanted, stage)
 
     def download_files(self, directory: str, wanted: Sequence[tuple[str, str]], stage: Rehearsal | None) -> Result:
-        """Fetch these files into a directory; apt checks their hashes against the signed lists."""
+        """Download these packages into a directory; apt verifies their hashes against the signed lists."""
         options = stage.options("sources.list.d") if stage else []
         words = [f"{name}={version}" for name, version in wanted]
-        # There is no option for the directory: apt-get download writes where it is run.
+        # There is no option for the directory: apt-get download writes to its working directory.
         argv = ["env", f"--chdir={directory}", "apt-get", "download", *options, "-o", "APT::Sandbox::User=root", *words]
         return self.host.run(argv, self.timeout, env=QUIET)
 
     # -- the transaction ------------------------------------------------------------------------------------------
 
     def rehearse_local(self, move: Move, files: Sequence[str], status: str | None = None) -> list[Step]:
-        """The steps of a move from these files; raises AptError when they cannot be taken or are others.
+        """Return the steps of a move from these files; raises AptError if they cannot be taken or differ from the move.
 
-        With `status` it starts from the packages that file tells of, instead of those that are installed.
+        With `status`, start from the packages in that status file instead of the installed ones.
         """
         if not move.names:
             return []
@@ -149,13 +149,13 @@ class LocalApt(Apt):
         return steps
 
     def run_local(self, move: Move, files: Sequence[str]) -> Result:
-        """The one transaction."""
+        """Run the transaction."""
         with self._alone() as options:
             argv = ["apt-get", "install", "--yes", "--fix-broken", *MOVES_PINS, *ASK_NOTHING, *self.lock, *options]
             return self.host.run([*argv, *files, *removal_words(move.remove)], self.timeout, env=QUIET)
 
     def force_local(self, move: Move, files: Sequence[str]) -> Result:
-        """The same by dpkg alone, for a state that apt gives up on; afterwards the whole has to be checked again."""
+        """Run the transaction with dpkg alone, for a state apt cannot handle; the result must be checked afterwards."""
         if move.remove:
             argv = ["dpkg", "--remove", "--force-remove-reinstreq", "--force-depends", *move.remove]
             self.host.run(argv, self.timeout, env=QUIET)
@@ -167,10 +167,10 @@ class LocalApt(Apt):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[list[str]]:
-        """Options for an apt that knows no source, no list and no pin."""
+        """Options for an apt that has no sources, no package lists and no pins."""
         directory = tempfile.mkdtemp(prefix="firstlight-apt-", dir=self.places.scratch)
         try:
-            os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as a user of its own
+            os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as its own user
             os.makedirs(os.path.join(directory, "lists", "partial"))
             os.makedirs(os.path.join(directory, "none"))
             settings = {
@@ -189,7 +189,7 @@ class LocalApt(Apt):
 
 
 def _free(path: str) -> bool:
-    """Whether nobody holds dpkg's lock, which is one of the POSIX kind."""
+    """Whether nobody holds dpkg's lock, which is a POSIX record lock."""
     try:
         with open(path, "r+b") as stream:
             fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

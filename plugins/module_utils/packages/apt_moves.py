@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A set that becomes another one: what leaves it, where its packages come from, and whether an upgrade can move it."""
+"""From one set of packages to another: what is removed, where packages come from, and what an upgrade could change."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CHECKSUMS = ("SHA512", "SHA256", "SHA1", "MD5sum")
 
 
 def pinned_names(preferences: str | None) -> list[str]:
-    """The packages that a preferences file of ours pins to a version: the set as it was written last."""
+    """Return the packages that one of our preferences files pins to a version: the set as last written."""
     return sorted(
         {one.package for one in parse_preferences(preferences) if one.pin.startswith("version ") and one.package != "*"}
     )
 
 
 def concerning(pins: Iterable[Pin], packages: Iterable[str]) -> list[Pin]:
-    """The records that speak of everything, or of one of these packages: by name, by glob or by regular expression."""
+    """Return the records that match every package or one of these: by name, glob or regular expression."""
     names = set(packages)
     return [one for one in pins if one.package == "*" or any(_speaks_of(one.package, name) for name in names)]
 
@@ -31,25 +31,25 @@ def _speaks_of(pattern: str, package: str) -> bool:
         try:
             return re.search(pattern[1:-1], package) is not None
         except re.error:
-            return True  # apt's dialect is another one: better named in vain than not at all
+            return True  # apt's dialect differs: better a false match than a missed one
     return fnmatchcase(package, pattern.partition(":")[0])
 
 
 def removal_words(names: Iterable[str]) -> list[str]:
-    """The named packages as apt wants them where they have to go."""
+    """Return the arguments that make apt remove the named packages."""
     return [f"{name}-" for name in sorted(names)]
 
 
 def touching(steps: Iterable[Step], names: Iterable[str]) -> list[str]:
-    """What a simulated upgrade would do to these packages, for a message."""
+    """Describe what a simulated upgrade would do to these packages, for a message."""
     watched = set(names)
     return [f"{step.name} from {step.old} to {step.new or 'nothing'}" for step in steps if step.name in watched]
 
 
 def foreign(packages: Pins, files: Iterable[Fetch], own: Iterable[Mapping[str, str]]) -> list[str]:
-    """The packages of the set that apt would take from elsewhere than from the set's own source, for a message.
+    """List the packages that apt would not take from the set's own source, for a message.
 
-    `own` are the records of that source. A file that it offers as well, with the same hash, is the same file.
+    `own` are the records of that source. A file that it also offers with the same hash counts as the same file.
     """
     offered: dict[str, set[str]] = {}
     for record in own:

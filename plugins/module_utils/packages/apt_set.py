@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A set of packages that has to be installed exactly: the files that hold it, and the assessment of a transaction."""
+"""A set of packages with pinned versions: the files that enforce it, and the evaluation of a transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Pins = Mapping[str, "str | None"]
 
 
 def differing(packages: Pins, installed: Pins) -> list[str]:
-    """The packages that are missing or of another version than their pin."""
+    """Return the packages that are missing or whose version is not the pinned one."""
     return [
         name
         for name, version in sorted(packages.items())
@@ -20,7 +20,7 @@ def differing(packages: Pins, installed: Pins) -> list[str]:
 
 
 def apt_words(packages: Pins, names: Iterable[str]) -> list[str]:
-    """The named packages as apt wants them: `name=version`, or `name` where any version will do."""
+    """Return the packages as apt arguments: `name=version`, or `name` if any version will do."""
     return [name if packages[name] is None else f"{name}={packages[name]}" for name in names]
 
 
@@ -31,11 +31,12 @@ def evaluate(
     never: Iterable[str] = (),
     leaving: Iterable[str] = (),
 ) -> list[str]:
-    """Why a simulated transaction must not be run; empty when it may.
+    """Return the reasons why a simulated transaction is not acceptable; empty if it is.
 
-    Only packages of the set may change version, and only to their pin. A package may go only if the set conflicts with
-    it (`conflicting` names those) or if it was of the set before (`leaving`). What the set depends on may come along,
-    but only as a package that was not there, and not if its name is in `never` or begins with a name there and a dash.
+    Only packages of the set may change version, and only to their pin. A package may be removed only if the set
+    conflicts with it (`conflicting` names those) or if it belonged to the set before (`leaving`). Dependencies of the
+    set may be installed, but only if they were not installed before, and not if their name is in `never` or starts with
+    a name in it and a dash.
     """
     replaced = {*conflicting, *leaving}
     unwanted = tuple(never)
@@ -59,18 +60,18 @@ def evaluate(
 
 
 def going_along(steps: Iterable[Step], packages: Pins, replaced: Iterable[str]) -> list[str]:
-    """Packages that a simulated transaction would remove and that are neither of the set nor replaced by it."""
+    """Return the packages that would be removed but neither belong to the set nor are replaced by it."""
     known = {*packages, *replaced}
     return sorted(step.name for step in steps if step.new is None and step.name not in known)
 
 
 def named(package: str, names: Iterable[str]) -> bool:
-    """Whether the package is one of these, or of a branch or flavour of one: nvidia-driver names nvidia-driver-580."""
+    """Whether the package is one of these, or a branch or flavour of one: nvidia-driver matches nvidia-driver-580."""
     return any(package == name or package.startswith(f"{name}-") for name in names)
 
 
 def sources_text(header: str, source: Mapping[str, object], keyring: str) -> str:
-    """A deb822 source; a suite that ends in a slash is a flat repository and has no components."""
+    """Render a deb822 source; a suite that ends in a slash is a flat repository and has no components."""
     rows = [
         ("Types", ["deb"]),
         ("URIs", _words(source.get("uris"))),
@@ -83,10 +84,10 @@ def sources_text(header: str, source: Mapping[str, object], keyring: str) -> str
 
 
 def preferences_text(header: str, packages: Pins, origins: Mapping[str, Sequence[str]]) -> str:
-    """Apt preferences: each pinned package at its version whatever else there is, and nothing more of these origins.
+    """Render apt preferences that pin each package to its version, and block all other packages of these origins.
 
-    `origins` are the sites of the set's own sources, each with the packages of the set that come from there: one of
-    these that may have any version may come from there too.
+    `origins` maps the sites of the set's own sources to the packages that come from there: one of these without a
+    pinned version may come from there too.
     """
     sites = {name: origin for origin, names in origins.items() for name in names}
     pins = [
@@ -101,13 +102,13 @@ def preferences_text(header: str, packages: Pins, origins: Mapping[str, Sequence
 
 
 def exclusion_text(header: str, names: Iterable[str]) -> str:
-    """Settings of unattended-upgrades: these packages are never its business. The entries are regular expressions."""
+    """Render the unattended-upgrades settings that exclude these packages. The entries are regular expressions."""
     rows = "".join(f'    "^{_escaped(name)}$";\n' for name in sorted(set(names)))
     return f"{header}Unattended-Upgrade::Package-Blacklist {{\n{rows}}};\n"
 
 
 def _escaped(name: str) -> str:
-    # No other character of a package name means something.
+    # No other character in a package name is special in a regular expression.
     return name.replace(".", "\\.").replace("+", "\\+")
 
 

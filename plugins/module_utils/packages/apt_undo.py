@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back from a transaction whose kernel module could not be built: another run would only fail again."""
+"""Roll back a transaction whose kernel module could not be built: running it again would only fail again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REMEDY = (
 
 @dataclass
 class Before:
-    """What a transaction is about to change: packages with the files to have them again, holds, and apt's own files."""
+    """The state before a transaction: the packages with the files to reinstall them, the holds, and apt's own files."""
 
     back: Move = field(default_factory=Move)
     store: Store | None = None
@@ -33,10 +33,10 @@ class Before:
     held: Sequence[str] = ()
     files: Mapping[str, str | None] = field(default_factory=dict)
     renamed: Sequence[str] = ()
-    """Files that were switched off by another name."""
+    """Files that were disabled by renaming them."""
 
     def paths(self, move: Move) -> list[str]:
-        """The kept files of the packages that a move brings."""
+        """Return the kept files of the packages that a move installs."""
         return [self.store.path(self.debs[pair].file) for pair in sorted(move.install.items()) if self.store]
 
 
@@ -48,9 +48,9 @@ def remember_before(
     files: Mapping[str, str | None],
     renamed: Sequence[str] = (),
 ) -> Before:
-    """Have the packages that a transaction replaces at hand, as far as they are kept or still to be had.
+    """Record the state before a transaction, and gather the packages it replaces as far as they are still available.
 
-    Where they are not, the transaction is not refused for it: then the way back ends with dpkg in order.
+    Missing packages do not block the transaction: a rollback then only leaves dpkg in a consistent state.
     """
     _, back = moves(steps)
     wanted = sorted(back.install.items())
@@ -77,7 +77,7 @@ def _gather(apt: LocalApt, store: Store, stage: Rehearsal, wanted: Sequence[Want
 
 
 def put_back(apt: LocalApt, before: Before, said: AptError, release: str | None) -> AptError:
-    """The error of a failed transaction, after the host was put in order where a module could not be built."""
+    """Return the error of a failed transaction, after rolling it back if a module could not be built."""
     sick = sorted(apt.broken())
     if not builds_module(sick):
         return said
@@ -100,7 +100,7 @@ def put_back(apt: LocalApt, before: Before, said: AptError, release: str | None)
 
 
 def _why(apt: LocalApt, said: str, release: str | None) -> str:
-    """Why the module was not built, in the words of its log, which goes with the packages and is kept elsewhere."""
+    """Quote from the log why the module was not built, and copy the log, which is removed with the packages."""
     failed = parse_failed_build(said)
     path = failed.log if failed and failed.log else f"{apt.places.dkms}/nvidia/{release}/build/make.log"
     log = apt.host.read_text(path)
@@ -114,7 +114,7 @@ def _why(apt: LocalApt, said: str, release: str | None) -> str:
 
 
 def _transact(apt: LocalApt, before: Before) -> list[str]:
-    """What is not as it was, after the attempt to have it so."""
+    """Try to restore the packages; return what still differs."""
     todo = remaining(before.back, apt.versions(before.back.names), apt.broken())
     lost = [f"{pair[0]} {pair[1]} is not to be had" for pair in todo.install.items() if pair not in before.debs]
     if lost:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages kept on the host, so that a move and its undoing need no repository: one pool, shared by all sets.
+"""A pool of packages kept on the host and shared by all sets, so that a move and its rollback need no repository.
 
-A file gets its name here only when it is whole, checked and on disk. What a cut-off run left lies in a directory of its
-own, which the next one removes.
+A file gets its final name only once it is complete, verified and synced to disk. What an interrupted run left is in a
+separate directory, which the next run removes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Deb:
     installed_size: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For the journal, by file name."""
+        """Return the entry for the journal, which is keyed by file name."""
         return {"package": self.package, "version": self.version, "sha256": self.sha256, "size": self.size}
 
 
@@ -55,12 +55,12 @@ Wanted = tuple[str, str]
 
 
 def file_start(package: str, version: str) -> str:
-    """How the names of its files begin, as apt writes them: an epoch's colon has no place in a file name."""
+    """Return the start of the package's file name as apt writes it, with the epoch's colon escaped."""
     return f"{package}_{version.replace(':', '%3a')}_"
 
 
 def read_index(directory: str) -> dict[str, str]:
-    """The digests of kept files by name; none where there is no index or it is none."""
+    """Return the digests of kept files by name; empty if the index is missing or invalid."""
     try:
         with open(os.path.join(directory, INDEX), encoding="utf-8") as stream:
             document = json.load(stream)
@@ -70,7 +70,7 @@ def read_index(directory: str) -> dict[str, str]:
 
 
 def remember(directory: str, digests: Mapping[str, str]) -> None:
-    """Add the digests of files that are kept there, and forget those of files that are not any more."""
+    """Add digests of kept files to the index, and drop those of files that no longer exist."""
     index = read_index(directory)
     there = set(_names(directory))
     new = {name: digest for name, digest in sorted({**index, **digests}.items()) if name in there}
@@ -87,13 +87,13 @@ class Store:
         self.archives = archives
 
     def path(self, name: str) -> str:
-        """Where a file of the pool is."""
+        """Return the path of a file of the pool."""
         return os.path.join(self.directory, name)
 
     # -- looking --------------------------------------------------------------------------------------------------
 
     def require_own(self) -> None:
-        """Raise StoreError where anybody but root could put a package here: what is here is installed as root."""
+        """Raise StoreError if anyone but root could put a package here, because its packages are installed as root."""
         trusted = (0, os.geteuid())
         for path in (os.path.dirname(self.directory), self.directory):
             try:
@@ -108,9 +108,9 @@ class Store:
                 )
 
     def find(self, wanted: Iterable[Wanted]) -> dict[Wanted, Deb]:
-        """What of this is kept, by the digest it was kept with. A file that changed since is removed: it is of no use.
+        """Return those packages that are kept with the digest in the index. A file that has changed since is removed.
 
-        A file without a digest was put here by hand, or by a run that ended just then; see `adopt`.
+        A file without a digest was put here by hand, or by a run that was interrupted just then; see `adopt`.
         """
         self.require_own()
         known = self._index()
@@ -128,7 +128,7 @@ class Store:
         return found
 
     def adopt(self, wanted: Iterable[Wanted], digests: Mapping[Wanted, str]) -> dict[Wanted, Deb]:
-        """What lies here without a digest of ours and is what a repository's signed list says it has."""
+        """Return files that are not in the index but match the digests from a repository's signed lists."""
         self.require_own()
         known = self._index()
         names = [name for name in _names(self.directory) if name not in known]
@@ -142,7 +142,7 @@ class Store:
         return found
 
     def broken(self, debs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Which of these kept files are missing or not what they were, in sentences."""
+        """Report which of these kept files are missing or have changed, one sentence each."""
         wrong = []
         if debs:
             self.require_own()
@@ -157,7 +157,7 @@ class Store:
         return wrong
 
     def controls(self, names: Iterable[str]) -> list[str]:
-        """The control files of these kept packages."""
+        """Return the control files of these kept packages."""
         found = []
         for name in names:
             result = self.host.run(["dpkg-deb", "--field", self.path(name)], 60)
@@ -171,7 +171,7 @@ class Store:
     # -- keeping --------------------------------------------------------------------------------------------------
 
     def require_room(self, needed: int, words: str) -> int:
-        """Free bytes at the pool; raises StoreError when they are fewer than needed."""
+        """Return the free bytes at the pool; raises StoreError if they are fewer than needed."""
         free = self.host.disk_free(self.directory)
         if free < needed:
             raise StoreError(
@@ -181,7 +181,7 @@ class Store:
         return free
 
     def cached(self, wanted: Sequence[Wanted], digests: Mapping[Wanted, str]) -> dict[Wanted, tuple[str, int]]:
-        """Path and size of what apt's own cache has of this, with the repository's digest where that is known."""
+        """Return path and size of the packages in apt's own cache, checked against the repository's digest if known."""
         found = {}
         names = _names(self.archives)
         for pair in wanted:
@@ -196,7 +196,7 @@ class Store:
         return found
 
     def collect(self, cached: Mapping[Wanted, tuple[str, int]], digests: Mapping[Wanted, str]) -> list[Deb]:
-        """Take over what `cached` found."""
+        """Copy the packages that `cached` found into the pool."""
         kept: list[Deb] = []
         for pair, (there, _) in cached.items():
             with self.incoming() as scratch:
@@ -206,18 +206,18 @@ class Store:
 
     @contextlib.contextmanager
     def incoming(self) -> Iterator[str]:
-        """A directory on the pool's own file system to download into; it is gone afterwards, whatever happened."""
+        """Create a temporary download directory on the pool's file system; it is always removed afterwards."""
         self._make()
         self.require_own()
         directory = tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory)
         try:
-            os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as a user of its own
+            os.chmod(directory, 0o755)  # noqa: S103 - apt fetches as its own user
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
     def keep(self, directory: str, wanted: Sequence[Wanted], digests: Mapping[Wanted, str]) -> list[Deb]:
-        """Move what arrived in a directory of `incoming` into the pool; what is not as wanted is left to be removed."""
+        """Move verified files from a directory of `incoming` into the pool; others are left there to be removed."""
         kept = []
         names = _names(directory)
         for package, version in wanted:
@@ -238,11 +238,11 @@ class Store:
         return kept
 
     def note(self, debs: Iterable[Deb]) -> None:
-        """Remember the digests of files that are kept already."""
+        """Add the digests of files that are already kept to the index."""
         remember(self.directory, {deb.file: deb.sha256 for deb in debs})
 
     def sweep(self) -> None:
-        """Remove what cut-off runs left."""
+        """Remove what interrupted runs left behind."""
         for name in _names(self.directory):
             if name.startswith((_PARTIAL, ".firstlight-")):
                 path = self.path(name)
@@ -254,7 +254,7 @@ class Store:
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
 
     def _read(self, path: str, package: str, version: str) -> Deb | None:
-        """The package in a file, if it is this one; name and version are also inside it."""
+        """Read a package file; None unless the name and version inside it are these."""
         result = self.host.run(["dpkg-deb", "--field", path, *_FIELDS.split(",")], 60)
         records = parse_records(result.stdout) if result.ok else []
         if not records or (records[0]["Package"], records[0].get("Version")) != (package, version):
@@ -278,7 +278,7 @@ def _disk_words(error: OSError, directory: str) -> str:
 
 
 def disk_error(error: OSError, directory: str) -> StoreError:
-    """An error of the file system as the store's own."""
+    """Convert an error of the file system to a StoreError."""
     return StoreError(_disk_words(error, directory))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transaction of a move as data: what comes, what goes, its exact inverse, and the assessment of a rehearsal."""
+"""The transaction of a move as data: installs, removals, the exact inverse, and the evaluation of a rehearsal."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from .apt_set import Pins
 
 @dataclass(frozen=True)
 class Move:
-    """Versions to have by package, and packages to have no more."""
+    """The versions to install by package, and the packages to remove."""
 
     install: Mapping[str, str] = field(default_factory=dict)
     remove: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For the journal."""
+        """Return the entry for the journal."""
         return {"install": dict(sorted(self.install.items())), "remove": sorted(self.remove)}
 
     @property
     def names(self) -> list[str]:
-        """Every package it speaks of."""
+        """Return every package that is installed or removed."""
         return sorted({*self.install, *self.remove})
 
 
 def read_move(stored: Mapping[str, Any]) -> Move:
-    """A move as the journal has it."""
+    """Parse a move from the journal."""
     return Move({str(name): str(version) for name, version in stored["install"].items()}, list(stored["remove"]))
 
 
 def moves(steps: Iterable[Step]) -> tuple[Move, Move]:
-    """The transaction of these steps, and the one that undoes it."""
+    """Return the transaction of these steps, and its inverse."""
     taken = list(steps)
     forward = Move(
         {step.name: step.new for step in taken if step.new is not None},
@@ -50,10 +50,10 @@ def moves(steps: Iterable[Step]) -> tuple[Move, Move]:
 def evaluate_move(
     steps: Sequence[Step], packages: Pins, may_move: Iterable[str], conflicting: Iterable[str]
 ) -> list[str]:
-    """Why the rehearsed way to a set must not be taken; empty when it may.
+    """Return the reasons why a rehearsed move to a set is not acceptable; empty if it is.
 
-    Packages of the set go to their pins. What belonged to the old set may go or move along; what the new set conflicts
-    with may go. Dependencies may come only as packages that were not there.
+    Packages of the set go to their pins. Packages of the old set may be removed or change version; packages that
+    conflict with the new set may be removed. Dependencies may be installed only if they were not installed before.
     """
     loose, replaced = set(may_move), set(conflicting)
     found = []
@@ -73,7 +73,7 @@ def evaluate_move(
 
 
 def evaluate_steps(steps: Iterable[Step], move: Move) -> list[str]:
-    """Which steps are not of this move: from files at hand there must be no others."""
+    """Return the steps that do not belong to this move: a move from local files must have no others."""
     found = []
     for step in steps:
         if step.new is None and step.name not in move.remove:
@@ -85,7 +85,7 @@ def evaluate_steps(steps: Iterable[Step], move: Move) -> list[str]:
 
 
 def left_over(move: Move, steps: Iterable[Step]) -> list[str]:
-    """What the move needs and the steps do not bring; a rehearsal from the start has to bring all of it."""
+    """Return what the move needs and the steps do not do; a rehearsal from the start has to do all of it."""
     taken = {step.name: step.new for step in steps}
     missing = [f"{name} {version}" for name, version in move.install.items() if taken.get(name) != version]
     staying = [f"{name} (to be removed)" for name in move.remove if name not in taken or taken[name] is not None]
@@ -93,7 +93,7 @@ def left_over(move: Move, steps: Iterable[Step]) -> list[str]:
 
 
 def remaining(move: Move, installed: Pins, broken: Iterable[str] = ()) -> Move:
-    """What of a move is still to do; a package that dpkg left half done counts as not there and not gone."""
+    """Return what is left of a move; a package that dpkg left unfinished counts as neither installed nor removed."""
     sick = set(broken)
     return Move(
         {name: version for name, version in move.install.items() if installed.get(name) != version or name in sick},
@@ -102,9 +102,9 @@ def remaining(move: Move, installed: Pins, broken: Iterable[str] = ()) -> Move:
 
 
 def target_packages(journal: Mapping[str, Any], back: bool) -> dict[str, str | None]:
-    """The versions that have to be there at the end of a way; None is a package that must not be.
+    """Return the versions to be installed at the end of a direction; None means that a package must be absent.
 
-    What may have any version and is not moved is not among them.
+    Packages that may have any version and are not moved are left out.
     """
     recorded = {str(name): version for name, version in journal["from"]["packages"].items()}
     undo = read_move(journal["move_back"]) if journal.get("move_back") else Move()
@@ -119,18 +119,18 @@ def target_packages(journal: Mapping[str, Any], back: bool) -> dict[str, str | N
 
 
 def loose_packages(journal: Mapping[str, Any]) -> list[str]:
-    """Packages of the new set that may have any version and that the move leaves alone: they only have to be there."""
+    """Return packages of the new set that may have any version and are not moved: they only have to be installed."""
     moved = {name for key in ("move", "move_back") if journal.get(key) for name in read_move(journal[key]).names}
     return sorted(name for name, pin in journal["to"]["packages"].items() if pin is None and name not in moved)
 
 
 def watched_packages(journal: Mapping[str, Any], back: bool) -> list[str]:
-    """The packages whose versions tell whether a host is at the end of a way."""
+    """Return the packages whose versions show whether a host is at the end of a direction."""
     return sorted({*target_packages(journal, back), *loose_packages(journal)})
 
 
 def set_problems(journal: Mapping[str, Any], back: bool, installed: Pins) -> list[str]:
-    """Where the installed packages are not those at the end of a way, in sentences."""
+    """Report where the installed packages differ from those at the end of a direction, one sentence each."""
     found = package_problems(target_packages(journal, back), installed)
     for name in loose_packages(journal):
         was_there = journal["from"]["packages"].get(name) is not None
@@ -140,7 +140,7 @@ def set_problems(journal: Mapping[str, Any], back: bool, installed: Pins) -> lis
 
 
 def package_problems(target: Pins, installed: Pins) -> list[str]:
-    """Where the installed packages are not the target, in sentences."""
+    """Report where the installed packages differ from the target, one sentence each."""
     found = []
     for name, version in sorted(target.items()):
         have = installed.get(name)
@@ -152,26 +152,26 @@ def package_problems(target: Pins, installed: Pins) -> list[str]:
 
 
 def target_holds(journal: Mapping[str, Any], back: bool) -> dict[str, bool]:
-    """Which packages have to be on hold at the end of a way, and which of the two sets' must not be."""
+    """Return which packages must be on hold at the end of a direction, and which of either set must not."""
     here = journal["from"]["holds"] if back else journal["to"]["holds"]
     other = journal["to"]["holds"] if back else journal["from"]["holds"]
     there = target_packages(journal, back)
     loose = set(loose_packages(journal))
-    # Somebody's own hold of a package that the move leaves alone is left alone, too.
+    # An operator's own hold on a package that the move leaves alone is kept.
     free = [name for name in other if name not in here and (back or name not in loose)]
     wanted = {str(name): True for name in here} | {str(name): False for name in free}
     return {name: held for name, held in sorted(wanted.items()) if there.get(name) is not None or name in loose}
 
 
 def moves_something(journal: Mapping[str, Any]) -> bool:
-    """Whether packages come or go; before the packages were fetched that is not known, and it may be."""
+    """Whether packages are installed or removed; assumed true until the packages have been fetched."""
     return not journal.get("move") or bool(read_move(journal["move"]).names)
 
 
 def status_after(status: str, move: Move, controls: Iterable[str]) -> str:
-    """dpkg's status file as it will be after a move, so that the way back can be rehearsed before the way there.
+    """Return dpkg's status file as it will be after a move, so that the rollback can be rehearsed in advance.
 
-    `controls` are the control files of the packages that come.
+    `controls` are the control files of the packages that are installed.
     """
     gone = set(move.names)
     kept = [stanza for stanza in status.split("\n\n") if stanza.strip() and _package(stanza) not in gone]

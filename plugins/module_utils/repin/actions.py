@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the module `repin` does on a host, one function an action.
+"""The actions of the module `repin` on a host, one function each.
 
-Each may be cut off anywhere and asked again: it looks at what is there, does the rest, and adds its entry to the
-journal last. Only a reboot is written down before it happens.
+Each action may be interrupted at any point and repeated: it looks at the current state, does the rest, and adds its
+entry to the journal last. Only a reboot is recorded before it happens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTED = (book.BOOTED, book.VERIFIED, book.FAILED, book.ROLLED_BACK)
 
 
 def perform(machine: Machine, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Do the action that the parameters name; raises one of PROBLEMS."""
+    """Run the action that the parameters name; raises one of PROBLEMS."""
     actions: dict[str, Callable[[Machine, Mapping[str, Any]], Answer]] = {
         "begin": begin,
         "fetch": fetch,
@@ -46,7 +46,7 @@ def perform(machine: Machine, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def request_reboot(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Write the reboot down, then ask for it, a moment from now: the answer has to get out first."""
+    """Record the reboot, then schedule it for a moment later, so that the response still gets out."""
     journal = open_journal(machine)
     way = str(parameters.get("direction") or FORWARD)
     boot = machine.journals.boot_id()
@@ -96,7 +96,7 @@ def note(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def close(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Put a finished journal with the closed ones."""
+    """Move a finished journal to the closed ones."""
     journal = machine.journals.read()
     if journal is None:
         return Answer(None, more={"closed": ""})

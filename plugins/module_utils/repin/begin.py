@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a host is, and the record of what is there before a move begins."""
+"""The state of a host, and the record of it before a move begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .machine import Answer, Machine
 
 
 def read(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """The journal, and what of the host a controller has to know beside it."""
+    """Return the journal and the other facts about the host that a controller needs."""
     journal = machine.journals.read()
     more: dict[str, Any] = {
         "boot_id": machine.journals.boot_id(),
@@ -37,7 +37,7 @@ def read(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def differs(machine: Machine, journal: Mapping[str, Any], back: bool) -> list[str]:
-    """Where the host is not exactly on the set at the end of this way, in sentences."""
+    """Report where the host differs from the set at the end of this direction, one sentence each."""
     found = moving.set_problems(journal, back, machine.apt.versions(moving.watched_packages(journal, back)))
     holds = moving.target_holds(journal, back)
     held = machine.apt.holds(sorted(holds))
@@ -52,7 +52,7 @@ def differs(machine: Machine, journal: Mapping[str, Any], back: bool) -> list[st
 
 
 def upgrade_problems(machine: Machine, journal: Mapping[str, Any]) -> list[str]:
-    """What an upgrade of everything would do to the new set, in spite of holds and pins: it has to do nothing."""
+    """Report what a dist-upgrade would change in the new set despite holds and pins; nothing is expected."""
     pinned = [name for name, pin in journal["to"]["packages"].items() if pin is not None]
     names = sorted({*pinned, *journal["to"]["holds"]})
     try:
@@ -64,11 +64,11 @@ def upgrade_problems(machine: Machine, journal: Mapping[str, Any]) -> list[str]:
 
 
 def begin(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Record what is there and write `planned`."""
+    """Record the current state and write `planned`."""
     target = target_set(parameters)
     journal = machine.journals.read()
     if journal is not None and _ended(journal, parameters, target):
-        # Its controller was gone before it could close it.
+        # Its controller disconnected before it could close the journal.
         if not machine.check_mode:
             machine.journals.close(journal)
         journal = None
@@ -77,7 +77,8 @@ def begin(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
             raise JournalError(
                 f"{book.how_to_finish(journal)}. A move to {parameters.get('stack')} can begin only after that"
             )
-        # The set is put together from what is installed, which the move has changed: the journal's own counts.
+        # The requested set is computed from the installed packages, which the move has changed: the journal's own
+        # applies.
         return Answer(journal, more={"target_differs": not book.same_target(journal, target)})
     journal, private = draft(machine, parameters, target)
     if not machine.check_mode:
@@ -87,14 +88,14 @@ def begin(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def _same_move(journal: Mapping[str, Any], parameters: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
-    """Whether the open journal is of the move that is asked for: two stacks may have the same packages."""
+    """Whether the open journal belongs to the requested move: two stacks may have the same packages."""
     if parameters.get("stack"):
         return bool(journal.get("stack") == parameters["stack"])
     return book.same_target(journal, target)
 
 
 def _ended(journal: Mapping[str, Any], parameters: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
-    """Whether a journal that is still open tells of a move that is over, and not of the one asked for."""
+    """Whether an open journal belongs to a move that has ended and is not the requested one."""
     if book.state(journal) != book.UNCORDONED:
         return False
     return book.direction(journal) == BACK or not _same_move(journal, parameters, target)
@@ -103,7 +104,7 @@ def _ended(journal: Mapping[str, Any], parameters: Mapping[str, Any], target: Ma
 def target_set(parameters: Mapping[str, Any]) -> dict[str, Any]:
     to = parameters.get("to") or {}
     unknown = sorted(set(to) - {"packages", "holds", "files", "pinned"})
-    # A set may well be empty: where all of a stack is the factory's, only what serves changes.
+    # A set may be empty: if all of a stack is as installed at the factory, only the services change.
     if unknown or not isinstance(to.get("packages"), Mapping):
         raise JournalError(
             f"The set to move to has {', '.join(unknown) or 'no packages'}, expected packages, holds and files: take "
@@ -128,7 +129,7 @@ def _held(holds: Mapping[str, Any]) -> list[str]:
 def draft(
     machine: Machine, parameters: Mapping[str, Any], target: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """A journal that is not written yet, and the contents of files that must not be in it."""
+    """Return a new journal that is not written yet, and the contents of files that must not be in it."""
     sick = sorted(machine.apt.broken())
     if sick:
         raise AptError(
@@ -168,7 +169,7 @@ def draft(
 
 
 def _related(machine: Machine, names: Sequence[str]) -> list[str]:
-    """Installed packages of the driver's release that neither set names: apt may have to move them along."""
+    """Return installed packages of the driver's release that neither set names: apt may have to move them too."""
     there = {name: version for name, version in machine.apt.versions(sorted(set(names))).items() if version}
     driver = module_package(there)
     if driver is None:

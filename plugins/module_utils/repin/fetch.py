@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packages of both ways kept on the host, and both ways rehearsed from them alone."""
+"""Keep the packages of both directions on the host, and rehearse both directions from them alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .machine import Answer, Machine, open_journal
 
 
 def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Have the packages of both ways at hand, and rehearse both ways from them alone."""
+    """Gather the packages of both directions, and rehearse both directions from them alone."""
     journal = machine.journals.read()
     if journal is None and machine.check_mode and parameters.get("to"):
         journal, _ = draft(machine, parameters, target_set(parameters))
@@ -66,14 +66,14 @@ def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def _is_there(machine: Machine, journal: Mapping[str, Any]) -> bool:
-    """Whether no package has to come or go: then no source is asked, and none has to answer."""
+    """Whether no package has to be installed or removed: then no source is queried, and none has to respond."""
     packages, leaving = journal["to"]["packages"], journal["leaving"]
     installed = machine.apt.versions(sorted({*packages, *leaving}))
     return not differing(packages, installed) and not any(installed.get(name) for name in leaving)
 
 
 def _release(packages: Mapping[str, str | None]) -> str | None:
-    """The release of the driver in a set, where there is one with a version."""
+    """Return the release of the driver in a set, if the driver has a pinned version."""
     driver = module_package(name for name, pin in packages.items() if pin)
     return upstream_version(str(packages[driver])) if driver else None
 
@@ -95,7 +95,7 @@ class _Gathered:
 
 @contextlib.contextmanager
 def _stage(machine: Machine, files: Mapping[str, str]) -> Iterator[_Prepared]:
-    """A rehearsal with the new set's own sources fetched; with the host's where the set brings none."""
+    """Create a rehearsal with the lists of the set's own sources fetched, or of the host's if it has none."""
     own = [path for path in files if SOURCES in path]
     with machine.apt.rehearsal(files, own) as rehearsal:
         machine.apt.fetch(rehearsal, bool(own), addresses(files, own))
@@ -103,12 +103,12 @@ def _stage(machine: Machine, files: Mapping[str, str]) -> Iterator[_Prepared]:
 
 
 def _gather(machine: Machine, prepared: _Prepared, there: Move, back: Move, alone: bool) -> _Gathered:
-    """Have every package of both ways in the store: it may be there, in apt's cache, or in a repository."""
+    """Gather every package of both directions into the store, from the store itself, apt's cache or a repository."""
     store, apt = machine.store, machine.apt
     new, old = list(there.install.items()), list(back.install.items())
     found = store.find([*new, *old])
     missing = [pair for pair in dict.fromkeys([*new, *old]) if pair not in found]
-    # The lists of the rehearsal are fresh; the host's may still tell of what a source has dropped from its own.
+    # The rehearsal's lists are fresh; the host's may still list what a source has since dropped.
     offers = [(place, apt.offers(missing, place)) for place in (prepared.rehearsal, None)]
     known = {**offers[1][1], **offers[0][1]}
     digests = {pair: one.sha256 for pair, one in known.items() if one.sha256}
@@ -116,7 +116,7 @@ def _gather(machine: Machine, prepared: _Prepared, there: Move, back: Move, alon
     missing = [pair for pair in missing if pair not in found]
     cached = store.cached(missing, digests)
     if any(pair not in known and pair not in cached for pair in missing):
-        # Perhaps only the lists are old.
+        # The lists may merely be outdated.
         offers.append((prepared.rehearsal, apt.fresh_offers(missing, prepared.rehearsal)))
         known = {**known, **offers[-1][1]}
         digests = {pair: one.sha256 for pair, one in known.items() if one.sha256}
@@ -144,7 +144,7 @@ def _gather(machine: Machine, prepared: _Prepared, there: Move, back: Move, alon
 def _download(
     machine: Machine, offers: Sequence[tuple[Rehearsal | None, Mapping[Wanted, Offer]]], wanted: Sequence[Wanted]
 ) -> list[Deb]:
-    """Fetch what is wanted, each from the first that has it; what one cannot deliver the next one may."""
+    """Download the wanted packages, each from the first source that has it, falling back to the next on failure."""
     store = machine.store
     kept: list[Deb] = []
     said = ""
@@ -183,9 +183,9 @@ def _refuse_lost(store: Store, lost: Sequence[Wanted], there: Move, alone: bool)
 
 
 def _require_room_to_install(machine: Machine, there: Move, debs: Mapping[Wanted, Deb]) -> None:
-    """While a package is unpacked its old files are still there: the largest needs room beside all of them.
+    """Refuse if there is too little room to install: the largest package needs extra room while it is unpacked.
 
-    So does an initial file system while it is made anew.
+    Its old files are still there at that time. The same applies to an initial file system while it is rebuilt.
     """
     sizes = [debs[pair].installed_size for pair in there.install.items() if pair in debs]
     before = sum(deb.installed_size for pair, deb in debs.items() if pair not in set(there.install.items()))
@@ -208,7 +208,7 @@ def _list(pairs: Sequence[Wanted]) -> str:
 
 
 def _rehearse(machine: Machine, there: Move, back: Move, gathered: _Gathered, parameters: Mapping[str, Any]) -> bool:
-    """Both ways from the kept files alone; the way back from the packages as they will be then."""
+    """Rehearse both directions from the kept files alone; the rollback starts from the packages as they will be."""
     apt, store = machine.apt, machine.store
     try:
         steps = apt.rehearse_local(there, _paths(store, there, gathered.debs))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration files of a move: recorded as they were, written as the new set wants them, and put back."""
+"""The configuration files of a move: record their original state, write those of the new set, and restore them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class FilesError(Exception):
 
 
 def is_pattern(path: str) -> bool:
-    """Whether this names files by a pattern."""
+    """Whether this path is a glob pattern."""
     return any(character in _GLOB for character in path)
 
 
 def expand(paths: Iterable[str]) -> list[str]:
-    """Paths, and the files that patterns name now."""
+    """Return the paths, with patterns replaced by the files that currently match them."""
     found: set[str] = set()
     for path in paths:
         found.update(glob.glob(path) if is_pattern(path) else [path])
@@ -36,10 +36,10 @@ def expand(paths: Iterable[str]) -> list[str]:
 
 
 def record(paths: Iterable[str]) -> tuple[dict[str, dict[str, Any] | None], dict[str, str]]:
-    """Each file's content, mode and owner, None for one that is not there; and the contents that are not for everybody.
+    """Record content, mode and owner of each file, None for a missing one; private contents are returned separately.
 
-    Of a file that not everybody may read the record has the digest alone, and the second part its bytes in base64.
-    Raises FilesError for our own secrets, which a move has nothing to do with.
+    For a file that is not world-readable, the record has only the digest, and the second part its bytes in base64.
+    Raises FilesError for our own secrets, which a move must not touch.
     """
     found: dict[str, dict[str, Any] | None] = {}
     private: dict[str, str] = {}
@@ -83,10 +83,10 @@ def _read(path: str) -> dict[str, Any] | None:
 
 
 def wanted_files(journal: Mapping[str, Any], back: bool) -> dict[str, dict[str, Any] | None]:
-    """The files as they have to be at the end of a way; None for one that must not be there."""
+    """Return the files as they must be at the end of a direction; None for one that must not exist."""
     old: dict[str, dict[str, Any] | None] = dict(journal["from"]["files"])
     if back:
-        # What the new stack brought under these patterns was not there.
+        # Files that the new stack added under these patterns did not exist before.
         for path in expand(path for path in journal["from"].get("patterns") or [] if is_pattern(path)):
             old.setdefault(path, None)
         return old
@@ -95,7 +95,7 @@ def wanted_files(journal: Mapping[str, Any], back: bool) -> dict[str, dict[str, 
 
 
 def wrong_files(host: Host, wanted: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """Which of these are not as wanted."""
+    """Return the paths of the files that differ from the wanted state."""
     return [path for path, want in sorted(wanted.items()) if not _right(host, path, want)]
 
 
@@ -114,7 +114,7 @@ def _right(host: Host, path: str, want: Mapping[str, Any] | None) -> bool:
 
 
 def put(host: Host, wanted: Mapping[str, Mapping[str, Any] | None], private: Mapping[str, str]) -> list[str]:
-    """Make the files as wanted; which ones had to be changed. `private` has what the journal must not tell."""
+    """Bring the files into the wanted state; return the changed paths. `private` has contents not in the journal."""
     changed = wrong_files(host, wanted)
     lost = [path for path in changed if "sha256" in (wanted[path] or {}) and path not in private]
     if lost:

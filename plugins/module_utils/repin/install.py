@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transaction, in either direction, and what has to be started after it."""
+"""The transaction of a move, in either direction, and the services to start after it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .journal import BACK, FORWARD
 from .machine import Answer, Machine, open_journal
 from .service import stop_limit, take_out
 
-# A unit that failed with the new settings may run with the former ones.
+# A unit that failed with the new settings may run with the old ones.
 _RUNS = ("active", "activating", "reloading", "failed")
 
 
 def stage(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Check every kept package once more, now that the host is out of service."""
+    """Verify every kept package again, now that the host is out of service."""
     del parameters
     journal = open_journal(machine)
     if book.beyond(journal, book.STAGED):
@@ -45,7 +45,7 @@ def stage(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """The host on exactly one set: files, packages in one transaction, holds."""
+    """Bring the host to exactly one set: files, packages in one transaction, holds."""
     journal = open_journal(machine)
     way = str(parameters.get("direction") or FORWARD)
     back = way == BACK
@@ -86,7 +86,7 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def _update_initramfs(machine: Machine, written: Sequence[str]) -> None:
-    """The initial file system has a copy of these files, and loads modules before the disk is there."""
+    """Rebuild the initramfs if it has a copy of these files: it loads modules before the root disk is mounted."""
     directory = os.path.join(machine.root, "etc/modprobe.d/")
     if any(path.startswith(directory) for path in written) and machine.host.has("update-initramfs"):
         result = machine.host.run(["update-initramfs", "-u"], 900)
@@ -100,7 +100,7 @@ def _update_initramfs(machine: Machine, written: Sequence[str]) -> None:
 
 
 def _with_files(machine: Machine, journal: Mapping[str, Any], way: str, paths: Sequence[str]) -> dict[str, Any]:
-    """Write down which files are about to change, so that a run that goes on knows what has not seen the change."""
+    """Record which files are about to change, so that a resumed run knows which services have not seen the change."""
     before = journal.get("written") or {}
     known = before.get(way) or []
     here = sorted({*known, *paths})
@@ -109,7 +109,7 @@ def _with_files(machine: Machine, journal: Mapping[str, Any], way: str, paths: S
 
 
 def _transact(machine: Machine, journal: Mapping[str, Any], move: Move, back: bool) -> Move:
-    """What of the move is missing, in one transaction; raises AptError unless the set is then exactly there."""
+    """Do what is left of the move in one transaction; raises AptError unless the result is exactly the set."""
     apt = machine.apt
     sick = apt.broken()
     todo = moving.remaining(move, apt.versions(move.names), sick)
@@ -163,10 +163,10 @@ def _hold(machine: Machine, wanted: Mapping[str, bool]) -> tuple[list[str], list
 
 
 def settle(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Start what the set wants running; restart what has not seen a change of its files and will not be rebooted.
+    """Start the units that the set wants running, and restart those whose files changed if there was no reboot since.
 
-    `restart` has units by name, each with the files that it reads when it starts. A unit that does not start is not
-    this action's to tell: the gate sees it.
+    `restart` maps units to the files that they read at startup. A unit that fails to start is not reported here: the
+    gate detects it.
     """
     journal = open_journal(machine)
     if machine.check_mode:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal of one move: which entries may follow which, how often a host was rebooted, and the story it tells.
+"""The journal of a move: the allowed sequence of entries, the number of reboots, and the timeline.
 
-A move goes forward from `planned` to `uncordoned`. Whatever goes wrong is an entry `failed`; from then on there is only
-the way back, which ends with `rolled-back` and `uncordoned`.
+A move goes forward from `planned` to `uncordoned`. Any failure is an entry `failed`; from then on the move can only go
+back, which ends with `rolled-back` and `uncordoned`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REBOOT_WINDOW = datetime.timedelta(hours=12)
 
 Place = tuple[str, str]
 _TURNS = frozenset({(FORWARD, FAILED)})
-# A `failed` of the way back may be followed by another try of all of it.
+# After a `failed` on the way back, all of it may be tried again.
 _AFTER_TURN = frozenset({(BACK, INSTALLED), (BACK, ROLLED_BACK), (BACK, FAILED)})
 _FOLLOWS: dict[Place | None, frozenset[Place]] = {
     None: frozenset({(FORWARD, PLANNED)}),
@@ -46,7 +46,7 @@ _FOLLOWS: dict[Place | None, frozenset[Place]] = {
     (FORWARD, REBOOT_REQUESTED): frozenset({(FORWARD, REBOOT_REQUESTED), (FORWARD, BOOTED)}) | _TURNS,
     (FORWARD, BOOTED): frozenset({(FORWARD, VERIFIED)}) | _TURNS,
     (FORWARD, VERIFIED): frozenset({(FORWARD, UNCORDONED)}) | _TURNS,
-    # The endpoint may turn out bad only after the host serves again.
+    # A fault of the endpoint may show only once the host serves again.
     (FORWARD, UNCORDONED): _TURNS,
     (FORWARD, FAILED): _AFTER_TURN,
     (BACK, FAILED): _AFTER_TURN,
@@ -59,11 +59,11 @@ _FOLLOWS: dict[Place | None, frozenset[Place]] = {
 
 
 class JournalError(Exception):
-    """What is wrong with a journal or with what is asked of it, in one message."""
+    """Why a journal is invalid or an action is not allowed, in one message."""
 
 
 def new_journal(fields: Mapping[str, Any], at: str, boot_id: str) -> dict[str, Any]:
-    """A journal whose only entry is `planned`."""
+    """Return a journal with the single entry `planned`."""
     return {
         "format": FORMAT,
         **fields,
@@ -79,42 +79,42 @@ def new_journal(fields: Mapping[str, Any], at: str, boot_id: str) -> dict[str, A
 
 
 def last(journal: Journal | None) -> Entry | None:
-    """The latest entry."""
+    """Return the latest entry."""
     entries = (journal or {}).get("entries") or []
     return entries[-1] if entries else None
 
 
 def place(journal: Journal | None) -> Place | None:
-    """Direction and state of the latest entry."""
+    """Return the direction and state of the latest entry."""
     entry = last(journal)
     return (str(entry["direction"]), str(entry["state"])) if entry else None
 
 
 def state(journal: Journal | None) -> str | None:
-    """The state of the latest entry."""
+    """Return the state of the latest entry."""
     found = place(journal)
     return found[1] if found else None
 
 
 def direction(journal: Journal | None) -> str | None:
-    """Where the move goes now: a journal that has failed goes back."""
+    """Return the current direction of the move: back once anything has failed."""
     if not journal:
         return None
     return BACK if any(entry["state"] == FAILED for entry in journal["entries"]) else FORWARD
 
 
 def has(journal: Journal, wanted: str, way: str | None = None) -> bool:
-    """Whether the journal has an entry of this state, in this direction where one is given."""
+    """Whether the journal has an entry of this state, in this direction if one is given."""
     return any(entry["state"] == wanted and way in (None, entry["direction"]) for entry in journal["entries"])
 
 
 def beyond(journal: Journal, wanted: str) -> bool:
-    """Whether this state of the way forward is reached or passed, or the move has turned back."""
+    """Whether the move has reached or passed this state going forward, or has turned back."""
     return direction(journal) == BACK or has(journal, wanted)
 
 
 def check(journal: Journal | None, wanted: str, way: str) -> None:
-    """Raise JournalError when this entry must not follow the latest one."""
+    """Raise JournalError if this entry may not follow the latest one."""
     now = place(journal)
     if (way, wanted) not in _FOLLOWS.get(now, frozenset()):
         may = sorted(f"{one} ({there})" for there, one in _FOLLOWS.get(now, frozenset()))
@@ -127,14 +127,14 @@ def check(journal: Journal | None, wanted: str, way: str) -> None:
 def with_entry(
     journal: Journal, wanted: str, way: str, at: str, boot_id: str, detail: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The journal with one more entry; raises JournalError where it must not follow."""
+    """Return the journal with one more entry; raises JournalError if it may not follow."""
     check(journal, wanted, way)
     entry = {"state": wanted, "direction": way, "at": at, "boot_id": boot_id, "detail": dict(detail or {})}
     return {**journal, "entries": [*journal["entries"], entry]}
 
 
 def validated(document: object, path: str) -> dict[str, Any]:
-    """A journal that was read from a file, if it is one; raises JournalError."""
+    """Validate a journal that was read from a file; raises JournalError if it is invalid."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else type(document).__name__
         raise JournalError(
@@ -160,10 +160,10 @@ def validated(document: object, path: str) -> dict[str, Any]:
 
 
 def reboots(journals: Iterable[Journal], now: datetime.datetime) -> list[str]:
-    """When the host was rebooted within the last 12 hours, by these journals.
+    """Return the times of the host's reboots within the last 12 hours, according to these journals.
 
-    Two requests in one boot are one reboot: the second only repeats the first. One that is dated later than in 12 hours
-    was written under a wrong clock, and says nothing: counted, it would keep the host from its way back until then.
+    Two requests in the same boot count as one reboot: the second only repeats the first. An entry dated more than 12
+    hours in the future was written with a wrong clock and is ignored: counting it would block the rollback until then.
     """
     found: dict[str, str] = {}
     for journal in journals:
@@ -174,7 +174,10 @@ def reboots(journals: Iterable[Journal], now: datetime.datetime) -> list[str]:
 
 
 def reboot_refusal(used: Sequence[str], most: int, way: str) -> str:
-    """Why this host must not be rebooted once more; empty when it may. Going forward leaves one for the way back."""
+    """Return why this host must not be rebooted again; empty if it may.
+
+    Going forward, one reboot is reserved for the rollback.
+    """
     reserve = 1 if way == FORWARD else 0
     if len(used) + 1 + reserve <= most:
         return ""
@@ -188,12 +191,12 @@ def reboot_refusal(used: Sequence[str], most: int, way: str) -> str:
 
 
 def moment(text: str) -> datetime.datetime:
-    """A time of an entry."""
+    """Parse the time of an entry."""
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def stamp(at: datetime.datetime) -> str:
-    """A time as entries have it: UTC, to the second."""
+    """Format a time for an entry: UTC, to the second."""
     return at.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -201,7 +204,7 @@ def stamp(at: datetime.datetime) -> str:
 
 
 def timeline(journal: Journal | None) -> list[dict[str, Any]]:
-    """The entries with the seconds since the first one; a clock that was set back makes no time negative."""
+    """Return the entries with the seconds since the first one; never negative, even if the clock was set back."""
     entries = (journal or {}).get("entries") or []
     if not entries:
         return []
@@ -219,7 +222,7 @@ def timeline(journal: Journal | None) -> list[dict[str, Any]]:
 
 
 def failure(journal: Journal | None) -> dict[str, Any]:
-    """Detail of the latest `failed` entry, {} where nothing failed."""
+    """Return the detail of the latest `failed` entry, or {}."""
     for entry in reversed((journal or {}).get("entries") or []):
         if entry["state"] == FAILED:
             return dict(entry.get("detail") or {})
@@ -237,7 +240,7 @@ def same_target(journal: Journal, target: Mapping[str, Any]) -> bool:
 
 
 def how_to_finish(journal: Journal) -> str:
-    """What an operator does about a journal that is open, for a message."""
+    """Describe how an operator finishes an open journal, for a message."""
     name, before = journal.get("stack"), journal.get("previous_stack")
     where = place(journal)
     told = f"{where[1]} ({where[0]})" if where else "nothing"

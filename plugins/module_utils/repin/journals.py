@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal of a move on the host's disk: one open journal, the closed ones, and a lock for who writes."""
+"""The journal of a move on the host's disk: one open journal, the closed ones, and a lock for writers."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Journals:
         self._boot_id = boot_id
 
     def boot_id(self) -> str:
-        """This boot's own name."""
+        """Return the ID of the current boot."""
         return (self.host.read_text(self._boot_id) or "").strip()
 
     def now(self) -> datetime.datetime:
-        """The host's time."""
+        """Return the host's current time."""
         return datetime.datetime.now(datetime.timezone.utc)
 
     def read(self) -> dict[str, Any] | None:
-        """The open journal; raises JournalError for a file that is none."""
+        """Return the open journal, or None; raises JournalError for an invalid file."""
         try:
             with open(self.path, encoding="utf-8") as stream:
                 document = json.load(stream)
@@ -54,7 +54,7 @@ class Journals:
         return book.validated(document, self.path)
 
     def closed(self) -> list[dict[str, Any]]:
-        """The closed journals that can be read; one that cannot be says nothing about reboots any more."""
+        """Return the closed journals; unreadable ones are skipped, and no longer count for reboots."""
         found = []
         with contextlib.suppress(OSError):
             for name in sorted(os.listdir(self.history)):
@@ -65,11 +65,11 @@ class Journals:
         return found
 
     def reboots(self, journal: Mapping[str, Any] | None) -> list[str]:
-        """Reboots within the last 12 hours that moves asked for."""
+        """Return the reboots within the last 12 hours that moves requested."""
         return book.reboots([*self.closed(), *([journal] if journal else [])], self.now())
 
     def write(self, journal: Mapping[str, Any]) -> dict[str, Any]:
-        """Put the journal on disk; it is there when this returns, whatever happens next."""
+        """Write the journal durably and return it."""
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
         write_durable(self.path, json.dumps(journal, indent=1) + "\n", 0o644)
         return dict(journal)
@@ -77,23 +77,23 @@ class Journals:
     def add(
         self, journal: Mapping[str, Any], state: str, way: str, detail: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Add an entry; raises JournalError where it must not follow."""
+        """Add an entry; raises JournalError if it may not follow."""
         at = book.stamp(self.now())
         return self.write(book.with_entry(journal, state, way, at, self.boot_id(), detail))
 
     def private_path(self, name: str) -> str:
-        """The file of a move, for root alone, with what its journal must not tell."""
+        """Return the path of a move's root-only file for what its journal must not contain."""
         return os.path.join(self.directory, f"{_PRIVATE}{name}.json")
 
     def write_private(self, name: str, contents: Mapping[str, str]) -> None:
-        """Keep the contents of files that not everybody may read; those of moves that are over go."""
+        """Keep the contents of files that are not world-readable; remove those kept by earlier moves."""
         self._remove_private()
         if contents:
             os.makedirs(self.directory, mode=0o755, exist_ok=True)
             write_durable(self.private_path(name), json.dumps(dict(contents)) + "\n", 0o600)
 
     def read_private(self, name: str) -> dict[str, str]:
-        """Those contents in base64 by path; none where none were kept."""
+        """Return those contents in base64 by path; empty if none were kept."""
         try:
             with open(self.private_path(name), encoding="utf-8") as stream:
                 document = json.load(stream)
@@ -113,7 +113,7 @@ class Journals:
                     remove_durable(os.path.join(self.directory, name))
 
     def close(self, journal: Mapping[str, Any]) -> str:
-        """Move the journal to the closed ones; its path there."""
+        """Move the journal to the closed ones; return its new path."""
         os.makedirs(self.history, mode=0o755, exist_ok=True)
         there = os.path.join(self.history, f"{journal['id']}.json")
         os.replace(self.path, there)
@@ -124,7 +124,7 @@ class Journals:
 
     @contextlib.contextmanager
     def locked(self, limit: float) -> Iterator[None]:
-        """Only one writes: a module whose controller is gone may still be at its work, and is waited for."""
+        """Hold the lock for writing, waiting for a module that still runs although its controller disconnected."""
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
         with open(os.path.join(self.directory, "lock"), "w", encoding="utf-8") as stream:
             end = time.monotonic() + limit
@@ -143,14 +143,14 @@ class Journals:
 
 
 class Marker:
-    """The file whose presence keeps the serving units from starting."""
+    """The marker file that keeps the serving units from starting while it exists."""
 
     def __init__(self, host: Host, path: str = MARKER) -> None:
         self.host = host
         self.path = path
 
     def read(self) -> dict[str, Any] | None:
-        """What it says; {} for one that somebody made by hand."""
+        """Return its content, {} if it was created by hand, or None if there is no marker."""
         if not os.path.exists(self.path):
             return None
         try:
@@ -160,7 +160,7 @@ class Marker:
         return document if isinstance(document, dict) else {}
 
     def write(self, content: Mapping[str, Any]) -> None:
-        """Take the host out of service; it stays so over a reboot."""
+        """Take the host out of service, across reboots."""
         os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
         write_durable(self.path, json.dumps(dict(content), indent=1) + "\n", 0o644)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every action of a move works with, and what it answers."""
+"""What every action of a move works with, and what it returns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .journals import Journals, Marker
 
 STATUS = "/var/lib/dpkg/status"
 PROBLEMS = (AptError, StoreError, FilesError, JournalError)
-"""What an action raises; each is one message for an operator."""
+"""The exceptions of actions; each is a message for an operator."""
 
 
 @dataclass
 class Machine:
-    """The parts of a host that a move has to do with; tests put others in their place."""
+    """The parts of a host that a move works with; tests substitute others."""
 
     host: Host
     apt: LocalApt
@@ -38,14 +38,14 @@ class Machine:
 
 @dataclass
 class Answer:
-    """What an action returns."""
+    """The result of an action."""
 
     journal: Mapping[str, Any] | None
     changed: bool = False
     more: dict[str, Any] = field(default_factory=dict)
 
     def result(self) -> dict[str, Any]:
-        """For Ansible."""
+        """Return the result for Ansible."""
         return {
             "changed": self.changed,
             "journal": self.journal,

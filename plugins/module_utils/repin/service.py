@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a host out of service and giving it back."""
+"""Take a host out of service and put it back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STOPPED = ("inactive", "failed")
 
 
 def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Take the host out of service: remember what ran, set the marker, stop the units."""
+    """Take the host out of service: record what runs, set the marker, stop the units."""
     journal = open_journal(machine)
     units = [str(name) for name in parameters.get("units") or _serving(machine, journal)]
     limit = stop_limit(parameters)
@@ -46,13 +46,13 @@ def drain(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def _serving(machine: Machine, journal: Mapping[str, Any]) -> list[str]:
-    """Everything of Firstlight's that serves here, in the order in which it is stopped: the supervisor first."""
+    """Return Firstlight's serving units on this host, in the order in which they are stopped: the supervisor first."""
     known = (journal.get("drain") or {}).get("order") or ()
     return [name for name in SERVING_UNITS if name in known or unit_state(machine.host, name).load != "not-found"]
 
 
 def stop_limit(parameters: Mapping[str, Any]) -> float:
-    """Seconds that a unit may take to stop."""
+    """Return the seconds that a unit may take to stop."""
     return float(parameters.get("stop_timeout") or 300)
 
 
@@ -77,7 +77,7 @@ def _before_drain(machine: Machine, journal: Mapping[str, Any], units: Sequence[
 
 
 def take_out(machine: Machine, journal: Mapping[str, Any], limit: float) -> list[str]:
-    """The marker in place and the units stopped; which of them ran."""
+    """Set the marker and stop the units; return those that were running."""
     known = journal.get("drain") or {"order": [], "services": {}}
     if machine.marker.read() is None:
         running = [name for name in known["order"] if known["services"][name]["active"]]
@@ -99,7 +99,7 @@ def take_out(machine: Machine, journal: Mapping[str, Any], limit: float) -> list
 
 
 def uncordon(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
-    """Give the host back, unless it was out of service before; which units the controller has to start again."""
+    """Put the host back, unless it was out of service before; report the units that the controller must start."""
     del parameters
     journal = open_journal(machine)
     known = journal.get("drain") or {"order": [], "services": {}, "marker_before": False, "out_of_service": False}
@@ -119,7 +119,7 @@ def uncordon(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
 
 
 def _to_start(known: Mapping[str, Any]) -> list[str]:
-    """What ran and nobody else starts; where the supervisor ran, only that: it starts the engine in order."""
+    """Return the units to start: those that ran, or only supervisor and balancer if the supervisor starts the rest."""
     ran = [name for name in known["order"] if known["services"][name]["active"]]
     kept = SUPERVISOR_UNIT in known["order"] and any(known["services"][SUPERVISOR_UNIT].values())
     return (
