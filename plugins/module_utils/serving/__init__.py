@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks at, waits for, stops and takes away what serves on a host."""
+"""Inspect, wait for, stop and remove the services of a host that serve models."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixed prompts to a server: how each is asked so that the same server gives the same answer, and what came back."""
+"""Fixed prompts for a server: requests that make its answers reproducible, and the parsing of the responses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from .completion import complaint
 
 SEED = 20261118
 CONTEXT_STATUSES = (400, 413, 422)
-"""How an engine says that a prompt does not fit into its context: this one is left out, the others are asked."""
+"""Statuses with which engines refuse a prompt that does not fit into the context: it is skipped, the others are
+asked."""
 
 
 class CannotAskError(Exception):
-    """Why there is no answer: `kind` in a word or two, and what was said."""
+    """Why there is no answer: `kind` in a word or two, and the server's message."""
 
     def __init__(self, kind: str, words: str) -> None:
         super().__init__(f"{kind}: {words}" if words else kind)
@@ -23,15 +24,15 @@ class CannotAskError(Exception):
 
 
 class LeftOutError(Exception):
-    """The engine refuses this one prompt."""
+    """The engine refuses this prompt."""
 
 
 def question(model: str, prompt: str, max_tokens: int, engine: str) -> bytes:
-    """The request: greedy, with a seed, and with the tokens' numbers in the answer where the engine tells them.
+    """Build the request: greedy, with a seed, and returning token IDs where the engine supports it.
 
     vLLM: `return_token_ids`, vllm-project/vllm pull request 22587. SGLang: the same, sgl-project/sglang pull request
-    30917, not streamed; releases before it pass over the field. TensorRT-LLM refuses fields that it does not know.
-    Models that think are asked not to: a thought has no right wording, and would take all the tokens.
+    30917, not streamed; earlier releases ignore the field. TensorRT-LLM rejects unknown fields. Reasoning models are
+    asked not to think: reasoning has no expected text, and would use up all the tokens.
     """
     document: dict[str, Any] = {
         "model": model,
@@ -46,7 +47,7 @@ def question(model: str, prompt: str, max_tokens: int, engine: str) -> bytes:
 
 
 def read_answer(status: int, body: str) -> dict[str, Any]:
-    """Text, tokens and reason of the end. Raises LeftOutError or CannotAskError."""
+    """Return text, token IDs and finish reason. Raises LeftOutError or CannotAskError."""
     if status in CONTEXT_STATUSES:
         raise LeftOutError(f"HTTP {status}: {complaint(body)}")
     if status != 200:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an answer of the server is a real completion of the model that was asked for, from all its GPUs.
+"""Whether a response of the server is a real completion by the requested model, computed on all its GPUs.
 
-Of how many GPUs it is, vLLM says in every completion and SGLang when it is asked for its settings. TensorRT-LLM tells
-nobody: there the command of its unit, which is compared with the plan, has to do.
+vLLM reports the number of GPUs in every completion, SGLang in its settings. TensorRT-LLM does not report it: there, the
+command of its unit, which is compared with the plan, has to suffice.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..systemd import UnitState
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
 KEY_VARIABLE = "VLLM_API_KEY"
-"""The variable of the environment file that holds the API key, whichever engine reads it."""
+"""The variable of the environment file that holds the API key, for all engines."""
 COMPLETIONS = "/v1/chat/completions"
 SETTINGS_PAGE = "/server_info"
-"""Where SGLang tells its settings, to whoever has its key."""
+"""The page where SGLang shows its settings to clients with its key."""
 
 PATIENCE = 3
-"""Restarts of the unit while it is being waited for that count as "it will not come up"."""
+"""The number of restarts, while waiting for a unit, after which it is considered unable to start."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A completion with the expected shape."""
+    """A completion of the expected shape."""
 
     reply: str
     fingerprint: str
@@ -36,19 +36,19 @@ class Answer:
 
 
 class NotYetError(Exception):
-    """The server is not ready; asking again makes sense while its unit runs."""
+    """The server is not ready; retry while its unit runs."""
 
 
 class RefusedError(NotYetError):
-    """The server has read the request and will not have it; asking again makes sense while it may be starting."""
+    """The server has read the request and refuses it; retry while it may be starting."""
 
 
 class WrongAnswerError(ValueError):
-    """The server answered, and asking again will not make it right."""
+    """The server's answer is wrong, and retrying will not change it."""
 
 
 def request_body(model: str, prompt: str, max_tokens: int) -> bytes:
-    """The question, as deterministic as the engine allows."""
+    """Build the request, as deterministic as the engine allows."""
     document = {
         "model": model,
         "messages": [{"role": "user", "content": prompt}],
@@ -59,7 +59,7 @@ def request_body(model: str, prompt: str, max_tokens: int) -> bytes:
 
 
 def reachable(url: str) -> str:
-    """The URL as a client on the same host can use it: nobody can connect to a wildcard address."""
+    """Return the URL for a client on the same host: wildcard addresses are replaced by loopback."""
     parts = urlsplit(_bracketed(url))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"url is {url!r}, expected http://ADDRESS:PORT")
@@ -71,7 +71,7 @@ def reachable(url: str) -> str:
 
 
 def _bracketed(url: str) -> str:
-    """An IPv6 address as it is written in a variable (::1), as a URL needs it ([::1])."""
+    """Put brackets around an IPv6 address in a URL, as variables have it without (::1 becomes [::1])."""
     scheme, separator, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     if place.count(":") < 2 or "[" in place:
@@ -81,7 +81,7 @@ def _bracketed(url: str) -> str:
 
 
 def api_key(text: str) -> str:
-    """The key in the text of an environment file; empty when the server was given none."""
+    """Parse the API key from the text of an environment file; empty if there is none."""
     for line in text.splitlines():
         name, separator, value = line.partition("=")
         if separator and name.strip() == KEY_VARIABLE:
@@ -90,11 +90,10 @@ def api_key(text: str) -> str:
 
 
 def evaluate(status: int, body: str, tensor_parallel: int, engine: str = "vllm") -> Answer:
-    """The completion in an HTTP answer; raises NotYetError or WrongAnswerError for anything else.
+    """Parse the completion in an HTTP response; raises NotYetError or WrongAnswerError for anything else.
 
-    Whatever is no completion may be one a moment later: a proxy, or an engine's own front end, listens before the
-    engine does. Only two things cannot change while the server runs: the key it was started with, and the settings
-    that a completion shows.
+    Most failures may be temporary: a proxy, or an engine's own front end, listens before the engine does. Only two
+    things cannot change while the server runs: the key it was started with, and the settings that a completion shows.
     """
     if status in (401, 403):
         raise WrongAnswerError(
@@ -102,7 +101,8 @@ def evaluate(status: int, body: str, tensor_parallel: int, engine: str = "vllm")
             "run playbooks/restart.yml"
         )
     if status == 404:
-        # In the form of the API it is the engine that knows no such model; else whatever listens has no such path yet.
+        # In the API's error format, the engine does not know the model; otherwise whatever listens has no such path
+        # yet.
         raise (RefusedError if is_api_error(body) else NotYetError)(
             f"HTTP 404: {complaint(body)}; expected the model under its served name: where that stays so, check "
             "inference_server_served_name and what else listens on the port"
@@ -131,13 +131,13 @@ def evaluate(status: int, body: str, tensor_parallel: int, engine: str = "vllm")
 
 
 def tensor_parallel_of(fingerprint: str) -> int:
-    """What a fingerprint such as vllm-0.32.0-tp4-1a2b says; a server on one GPU leaves the part out."""
+    """Parse the size from a fingerprint such as vllm-0.32.0-tp4-1a2b; a server on one GPU omits it."""
     sizes = [part[2:] for part in fingerprint.split("-") if part.startswith("tp") and part[2:].isdecimal()]
     return int(sizes[0]) if sizes else 1
 
 
 def settings_fingerprint(status: int, body: str, tensor_parallel: int) -> str:
-    """What SGLang's settings say, as a fingerprint. They have the key in them: nothing of them is repeated."""
+    """Make a fingerprint of SGLang's settings. They include the key, so none of their text goes into messages."""
     if status != 200:
         raise NotYetError(f"HTTP {status} for its settings")
     try:
@@ -158,13 +158,13 @@ def settings_fingerprint(status: int, body: str, tensor_parallel: int) -> str:
 
 
 def _answer(document: object, engine: str) -> Answer:
-    """The parts of a chat completion that prove tokens were made."""
+    """Return the parts of a chat completion that prove that tokens were generated."""
     named = ", system_fingerprint" if engine == "vllm" else ""
     shape = f"expected a chat completion (choices[0].message.content, usage.completion_tokens{named})"
     if not isinstance(document, Mapping):
         raise NotYetError(f"a {type(document).__name__}, {shape}: where that stays so, check what listens there")
     message = _message(document)
-    # A reasoning model may spend a short answer wholly on thinking; that is text from the model all the same.
+    # A reasoning model may spend a short answer entirely on thinking; that is text from the model too.
     replies = [message.get(name) for name in ("content", "reasoning", "reasoning_content")]
     reply = next((text for text in replies if isinstance(text, str)), None)
     if reply is None:
@@ -187,7 +187,7 @@ def _message(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def complaint(body: str) -> str:
-    """What the server said, out of its JSON error when it is one."""
+    """Return the server's error message, taken from its JSON error if it is one."""
     try:
         document = json.loads(body)
     except ValueError:
@@ -199,7 +199,7 @@ def complaint(body: str) -> str:
 
 
 def is_api_error(body: str) -> bool:
-    """Whether the engine's API itself refused; what stands before an engine refuses in text or in a form of its own."""
+    """Whether the engine's API itself refused; a proxy in front of it replies with text or a format of its own."""
     try:
         document = json.loads(body)
     except ValueError:
@@ -211,7 +211,7 @@ def is_api_error(body: str) -> bool:
 
 
 def hopeless(service: str, before: UnitState, now: UnitState) -> str | None:
-    """Why waiting for this unit is in vain, or None while it may still come up."""
+    """Return why waiting for this unit is pointless, or None while it may still start."""
     if now.load != "loaded":
         return f"{service} is {now.load}, expected it to run; run site.yml again"
     if now.active == "failed":

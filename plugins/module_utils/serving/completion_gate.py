@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a server is up: it is when a completion came back with the expected shape."""
+"""Whether a server is up, which means that it returns a completion of the expected shape."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ DEFAULTS: dict[str, Any] = {
     "max_tokens": 32,
 }
 REQUEST_SECONDS = 300
-"""The first answer may compile kernels; a request that takes longer than this counts as not answered."""
+"""The timeout of a request: generous, because the first completion may compile kernels."""
 
 PAUSE_SECONDS = 2.0
 
 REFUSED_SECONDS = 30.0
-"""An engine that refuses the same request for so long in the same words is up: its model and settings stay the same."""
+"""An engine that refuses the same request with the same message for this long is up: its model and settings are
+final."""
 
 
 class GateError(Exception):
@@ -51,7 +52,7 @@ class GateError(Exception):
 
 
 def ask(parameters: dict[str, Any], key: str, remaining: float) -> Answer:
-    """One question; raises NotYetError while asking again makes sense."""
+    """Ask once; raises NotYetError while retrying makes sense."""
     size, engine = parameters["expect_tensor_parallel"], parameters.get("engine", "vllm")
     body = request_body(parameters["model"], parameters["prompt"], parameters["max_tokens"])
     answer = evaluate(*exchange(parameters["url"], COMPLETIONS, key, remaining, body), size, engine)
@@ -62,14 +63,14 @@ def ask(parameters: dict[str, Any], key: str, remaining: float) -> Answer:
 
 
 def exchange(url: str, path: str, key: str, remaining: float, data: bytes | None = None) -> tuple[int, str]:
-    """Status and text of one request; raises NotYetError where there is no answer."""
+    """Return status and body of one request; raises NotYetError if there is no response."""
     headers = {"Content-Type": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    request = urllib.request.Request(  # noqa: S310 - `reachable` let only http and https through
+    request = urllib.request.Request(  # noqa: S310 - `reachable` accepts only http and https
         f"{reachable(url)}{path}", data=data, headers=headers
     )
-    # The server is on this host or its own network: never through a proxy, which would see the key.
+    # The server is on this host or its own network: never use a proxy, which would see the key.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=min(max(remaining, 1.0), REQUEST_SECONDS)) as response:
@@ -82,18 +83,18 @@ def exchange(url: str, path: str, key: str, remaining: float, data: bytes | None
 
 
 def supervisor_file(host: Host) -> tuple[str | None, float | None]:
-    """What the supervisor has written, and how many seconds ago."""
+    """Return the content of the supervisor's state file and its age in seconds."""
     stamp = host.size_and_mtime(STATE_PATH)
     return (None, None) if stamp is None else (host.read_text(STATE_PATH), time.time() - stamp[1] / 1e9)
 
 
 def supervisor_of(host: Host, service: str) -> dict[str, Any] | None:
-    """What the supervisor says of the group that the unit belongs to; None where none keeps it."""
+    """Return the supervisor's state of the group that the unit belongs to; None if no supervisor manages it."""
     return group_of_unit(*supervisor_file(host), service)
 
 
 def supervisor_says(host: Host) -> str:
-    """The supervisor knows more than the server's own log: whom it waits for, and why the last start ended."""
+    """Quote the supervisor, which knows more than the server's log: what it waits for, and why the last start ended."""
     words = supervisor_words(*supervisor_file(host))
     return f". The supervisor says: {words}" if words else ""
 
@@ -105,7 +106,7 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Ask until there is an answer, the time is over, or the unit cannot come up any more."""
+    """Retry until there is a completion, the timeout is over, or the unit cannot start any more."""
     started = clock()
     service = parameters["service"]
     before, kept = unit_state(host, service), supervisor_of(host, service)
@@ -146,12 +147,12 @@ def wait(
 
 
 def server_key(host: Host, params: Mapping[str, Any]) -> str:
-    """The key that the server wants, empty where it wants none."""
+    """Return the server's API key; empty if it requires none."""
     return api_key(host.read_text(params["key_path"]) or "")
 
 
 def complete(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A completion of the server on this host; `params` are the options of module chat_completion.
+    """Request a completion from the server on this host; `params` are the options of module chat_completion.
 
     Raises GateError, WrongAnswerError or ValueError.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files by which a serving host is known, and how they are read. None is believed blindly."""
+"""The files that describe a serving host, and how to read them without trusting their content."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PROGRAM_PATH = "/usr/local/lib/firstlight/supervisor.pyz"
 REPIN_PATH = "/var/lib/firstlight/repin/journal.json"
 
 SERVING, DRAINED, FAILED = "serving", "drained", "failed"
-"""Phases that somebody waits for; the others are on the way to one of them."""
+"""Phases to wait for; all others lead to one of them."""
 
 
 def read_document(text: str | None, path: str) -> tuple[dict[str, Any] | None, str]:
-    """A JSON object, or None and why; a file that is not there is None without a reason."""
+    """Parse a JSON object; None with the reason if it is invalid, and None without a reason if there is no file."""
     if text is None:
         return None, ""
     try:
@@ -32,7 +32,7 @@ def read_document(text: str | None, path: str) -> tuple[dict[str, Any] | None, s
 
 
 def groups_of(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """The groups of a supervisor's state by name; what is no group is left out."""
+    """Return the groups of a supervisor's state by name; invalid ones are left out."""
     groups = (document or {}).get("groups")
     if not isinstance(groups, Mapping):
         return {}
@@ -40,7 +40,7 @@ def groups_of(document: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def own_units(config: Mapping[str, Any] | None, node: str) -> dict[str, str]:
-    """The units in the groups of this node's supervisor, each with the container it runs, or with nothing."""
+    """Return the units in the groups of this node's supervisor, each with its container's name or an empty string."""
     found: dict[str, str] = {}
     for group in _configured(config):
         nodes = group.get("nodes")
@@ -51,7 +51,7 @@ def own_units(config: Mapping[str, Any] | None, node: str) -> dict[str, str]:
 
 
 def asked_ports(config: Mapping[str, Any] | None, node: str) -> list[int]:
-    """The ports on which the servers of this node are asked."""
+    """Return the ports on which the servers of this node are probed."""
     found = []
     for group in _configured(config):
         url = (group.get("probe") or {}).get("url") if group.get("head") == node else None
@@ -65,7 +65,7 @@ def asked_ports(config: Mapping[str, Any] | None, node: str) -> list[int]:
 
 
 def memory_wants(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the groups of a host together need of its memory: {"kind", "share", "gpus"}, or nothing where none says."""
+    """Combine the memory needs of a host's groups: {"kind", "share", "gpus"}, or {} if none states any."""
     wants: dict[str, Any] = {}
     for group in _configured(config):
         memory = (group.get("needs") or {}).get("memory")
@@ -80,7 +80,7 @@ def memory_wants(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def told(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Of a supervisor's configuration what an operator is shown: who is the head, and what each group serves where."""
+    """Summarise a supervisor's configuration for an operator: the head, and for each group its nodes and its model."""
     if not config:
         return {}
     groups = {}

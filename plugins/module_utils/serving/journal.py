@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the journal of the units that serve, and takes secrets out before anything leaves the host."""
+"""Read the journal of the serving units, and remove secrets before anything leaves the host."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .journal_lines import FIELDS, cleaned, parse_entries
 
 UNITS = ("firstlight-*",)
 _DIRECTORY, _ENDING = "/etc/firstlight", ".token"
-"""Ray's token, the supervisors' and that for the hub."""
+"""The tokens of Ray, the supervisors and the hub."""
 
 
 _NOTHING = "No data available"
-"""What journalctl complains with when no unit of a pattern ever wrote anything."""
+"""The error of journalctl if no unit matching a pattern has ever written anything."""
 
 
 class JournalReadError(Exception):
@@ -32,7 +32,7 @@ def read_journal(
     cursor: str = "",
     timeout: float = 60.0,
 ) -> tuple[list[dict[str, Any]], str]:
-    """The last lines of these units, oldest first, and the cursor from which one can go on."""
+    """Return the last lines of these units, oldest first, and the cursor to continue from."""
     argv = ["journalctl", "--output=json", f"--output-fields={FIELDS}", "--no-pager", "--quiet", f"--lines={lines}"]
     argv += [f"--unit={unit}" for unit in units]
     if cursor:
@@ -49,7 +49,7 @@ def read_journal(
 
 
 def secrets_of(host: Host) -> list[str]:
-    """The host's own secrets, each as a line may have it."""
+    """Return the host's own secrets in every form in which a log line may contain them."""
     found: list[str] = []
     tokens = [f"{_DIRECTORY}/{name}" for name in host.names(_DIRECTORY) if name.endswith(_ENDING)]
     for path in (SERVER_ENVIRONMENT_PATH, *tokens):

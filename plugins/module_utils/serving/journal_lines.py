@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of systemd's journal, without secrets: they are taken out on the host, before anything leaves it."""
+"""Lines of systemd's journal without secrets, which are removed on the host before anything leaves it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..redact_secrets import REMOVED, without_secrets
 from ..systemd import redact
 
 FIELDS = "__REALTIME_TIMESTAMP,__CURSOR,MESSAGE,PRIORITY,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"
-"""--output-fields of journalctl; who wrote a line is told by UNIT when systemd itself speaks of a unit."""
+"""The --output-fields of journalctl; for messages of systemd about a unit, UNIT is that unit."""
 TOO_LONG = "(a line of more than 4096 characters: `journalctl --all` on the host shows it)"
-"""What stands for a line that journalctl leaves out as too long."""
+"""The replacement for a line that journalctl omits as too long."""
 LONGEST = 4000
-"""Characters of a line that are kept: an engine may print a whole configuration in one."""
+"""The most characters of a line to keep: an engine may print a whole configuration in one."""
 
 
 def parse_entries(text: str) -> tuple[list[dict[str, Any]], str]:
-    """`journalctl --output=json`: the entries, and the cursor of the last. A line that is no entry is passed over."""
+    """Parse `journalctl --output=json` into the entries and the last cursor; lines that are no entries are skipped."""
     entries: list[dict[str, Any]] = []
     cursor = ""
     for line in text.splitlines():
@@ -51,7 +51,7 @@ def _priority(value: Any) -> int:
 
 
 def message(value: Any) -> str:
-    """What was written; bytes that are no text are listed as numbers."""
+    """Return the text of a message; journalctl prints bytes that are not text as a list of numbers."""
     if isinstance(value, list):
         return bytes(one for one in value if isinstance(one, int) and 0 <= one < 256).decode("utf-8", "replace")
     return "" if value is None else str(value)
@@ -60,7 +60,7 @@ def message(value: Any) -> str:
 def cleaned(
     entries: Iterable[Mapping[str, Any]], secrets: Iterable[str], hide: Callable[[str], str] = without_secrets
 ) -> list[dict[str, Any]]:
-    """The entries without these secrets, and without anything else that looks like one."""
+    """Return the entries without these secrets and anything else that looks like a secret."""
     listed = [dict(entry) for entry in entries]
     known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
     texts = redact((str(entry.get("text") or "").rstrip("\n") for entry in listed), known)
@@ -72,7 +72,7 @@ def cleaned(
 
 
 def _inside_keys(texts: Iterable[str]) -> set[int]:
-    """The lines of private keys that were written line by line."""
+    """Return the numbers of the lines inside private keys that span several lines."""
     found: set[int] = set()
     inside = False
     for number, text in enumerate(texts):

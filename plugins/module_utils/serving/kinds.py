@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of state that only role supervisor has: whether a group serves, as its supervisor has it.
+"""The kind of state that only role supervisor has: whether a group serves, according to its supervisor.
 
     groups     {"server": {"phase": "serving"}}
 
-Everything here is pure, also what an observation makes of the file in which a supervisor writes how things are.
+Everything here is pure, including the parser of a supervisor's state file.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .files import DRAINED, FAILED, STATE_PATH
 from .phase import OLD_SECONDS
 
 NO_SUPERVISOR = "no supervisor"
-"""The phase of a group whose supervisor says nothing."""
+"""The phase of a group whose supervisor is not running or does not report it."""
 PATIENCE = 3
-"""Failed starts while a server is waited for that count as "it will not come up"."""
+"""The number of failed starts, while waiting for a server, after which it is considered unable to start."""
 
 
 def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """Groups that are in another phase than they should be."""
+    """Return the groups whose phase differs from the desired one."""
     found = []
     for name, want in desired.items():
         have = observed.get(name) or {"phase": UNKNOWN}
@@ -34,7 +34,7 @@ def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> lis
 
 
 def read_groups(text: str | None, age: float | None, names: list[str]) -> dict[str, dict[str, Any]]:
-    """The groups as the supervisor's file has them; `age` is how many seconds ago it was written."""
+    """Parse the groups from the supervisor's state file; `age` is the number of seconds since it was written."""
     if text is None or age is None:
         return {
             name: _silent("there is no file of a supervisor: none has run since the host started") for name in names
@@ -49,7 +49,7 @@ def read_groups(text: str | None, age: float | None, names: list[str]) -> dict[s
 
 
 def _believed(group: dict[str, Any], age: float) -> dict[str, Any]:
-    """What was said so long ago; a supervisor that has given up has ended: that holds until another one starts."""
+    """Discard a state that is too old, unless it is `failed`: that stays true until another supervisor starts."""
     if age <= OLD_SECONDS or group["phase"] == FAILED:
         return group
     return _silent(f"it last wrote {age:.0f} s ago, when the group was {group['phase']}")
@@ -68,7 +68,7 @@ def _silent(why: str) -> dict[str, Any]:
 
 
 def group_of_unit(text: str | None, age: float | None, unit: str) -> dict[str, Any] | None:
-    """The group a unit of this host belongs to, as its supervisor has it; None where no running supervisor knows it."""
+    """Return the state of the group a unit of this host belongs to; None if no running supervisor knows it."""
     for group in _groups(text, age):
         if unit in group["units"]:
             return group
@@ -76,12 +76,12 @@ def group_of_unit(text: str | None, age: float | None, unit: str) -> dict[str, A
 
 
 def supervisor_words(text: str | None, age: float | None) -> str:
-    """What the supervisor of this host says of its groups; empty where none runs."""
+    """Describe the groups of this host's supervisor; empty if none runs."""
     return "; ".join(f"group {group['name']} is {group_words(group)}" for group in _groups(text, age))
 
 
 def _groups(text: str | None, age: float | None) -> list[dict[str, Any]]:
-    """All groups of the supervisor's file that can be believed, each with its name, its units here and its attempts."""
+    """Return all groups with a valid, current state, each with its name, its units on this host and its attempts."""
     if text is None or age is None:
         return []
     found = []
@@ -100,7 +100,7 @@ def _groups(text: str | None, age: float | None) -> list[dict[str, Any]]:
 
 
 def unrecoverable_reason(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
-    """Why waiting for the server of a kept group is in vain; None while its supervisor may still bring it up."""
+    """Return why waiting for a managed server is pointless; None while its supervisor may still start it."""
     if now["phase"] == FAILED:
         return f"group {now['name']} {now['why'] or 'was given up by its supervisor'}"
     if now["phase"] == DRAINED:
@@ -115,10 +115,10 @@ def unrecoverable_reason(before: Mapping[str, Any] | None, now: Mapping[str, Any
 
 
 def group_words(seen: Mapping[str, Any]) -> str:
-    """A group's phase with its reason, and whom it waits for."""
+    """Describe a group: its phase, the reason, and the nodes it waits for."""
     waits = "; ".join(f"{node}: {reason}" for node, reason in (seen.get("missing") or {}).items())
     why = str(seen.get("why") or "")
-    # Whom it waits for is often the reason itself.
+    # The nodes it waits for are often the reason itself.
     told = "; ".join(part for part in (why, "" if waits in why else waits) if part)
     return f"{seen.get('phase')} ({told})" if told else str(seen.get("phase"))
 
@@ -131,7 +131,7 @@ register(named={"groups": _differences}, sentences={"group": _sentence_of_group}
 
 
 def group_remedy(host: str, item: Mapping[str, Any]) -> str | None:
-    """What to do about a group that does not serve; None for another kind."""
+    """Return what to do about a group that does not serve; None for another kind."""
     if item["kind"] != "group":
         return None
     phase = (item["observed"] or {}).get("phase")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of a group that was told to go: units, containers, ports, shared memory, and memory that is not back."""
+"""What is left of a group that should be stopped: units, containers, ports, shared memory and memory not yet freed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..text import gigabytes
 
 RUNNING = ("active", "activating", "deactivating", "reloading")
 UNIT_PROPERTIES = "Id,LoadState,ActiveState,SubState,Result"
-"""What `systemctl show` is asked for, and `parse_units` reads."""
+"""The properties requested from `systemctl show`, parsed by `parse_units`."""
 LIST_CONTAINERS = ("docker", "ps", "--all", "--filter=name=firstlight-", "--format={{.Names}}\t{{.Status}}")
-"""What `parse_containers` reads."""
+"""Parsed by `parse_containers`."""
 _LISTENS = "0A"
-"""The state of a socket that waits for callers, as /proc/net/tcp writes it."""
+"""The state of a listening socket in /proc/net/tcp."""
 SEGMENT_NAMES = ("nccl-", "psm_", "sem.mp-", "plasma", "ray_", "vllm")
-"""How the engine's libraries name their segments; with containers they are in a namespace that ends with it."""
+"""Prefixes of the shared-memory segments of the engine's libraries; those of containers vanish with their namespace."""
 
 
 def parse_units(text: str) -> dict[str, dict[str, str]]:
-    """`systemctl show --property=Id,LoadState,ActiveState,SubState,Result` of several units, those that are there."""
+    """Parse `systemctl show` with UNIT_PROPERTIES of several units, leaving out those not found."""
     units: dict[str, dict[str, str]] = {}
     for block in text.split("\n\n"):
         pairs = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
@@ -38,7 +38,7 @@ def parse_units(text: str) -> dict[str, dict[str, str]]:
 
 
 def unit_words(unit: Mapping[str, str] | None) -> str:
-    """A unit in the words of systemctl."""
+    """Describe a unit like systemctl does."""
     if not unit:
         return "not there"
     if unit.get("load") == "masked":
@@ -48,7 +48,7 @@ def unit_words(unit: Mapping[str, str] | None) -> str:
 
 
 def parse_containers(text: str) -> dict[str, str]:
-    """`docker ps --all --format '{{.Names}}\\t{{.Status}}'`: names with what Docker says of each."""
+    """Parse `docker ps --all --format '{{.Names}}\\t{{.Status}}'` into Firstlight's containers with their status."""
     found = {}
     for line in text.splitlines():
         name, tab, status = line.partition("\t")
@@ -58,7 +58,7 @@ def parse_containers(text: str) -> dict[str, str]:
 
 
 def listening_ports(*tables: str) -> set[int]:
-    """The ports on which somebody listens, out of /proc/net/tcp and /proc/net/tcp6."""
+    """Return the listening ports in /proc/net/tcp and /proc/net/tcp6."""
     ports = set()
     for table in tables:
         for line in table.splitlines():
@@ -69,18 +69,18 @@ def listening_ports(*tables: str) -> set[int]:
 
 
 def is_segment(name: str, owner: str) -> bool:
-    """Whether a file in /dev/shm is one of the engine's.
+    """Whether a file in /dev/shm belongs to the engine.
 
-    Others use the same libraries, and so the same names: those of a person who has a login here are not the engine's,
-    which is root in its container, or a user whom only the container knows.
+    Other programs use the same libraries and thus the same names: files of a user with a login on this host are not the
+    engine's, which runs as root in its container or as a user that only the container knows.
     """
     return owner == "firstlight" or (owner in ("root", "") and name.startswith(SEGMENT_NAMES))
 
 
 def parse_gpu_memory(text: str) -> list[dict[str, int]]:
-    """`nvidia-smi --query-gpu=index,memory.total,memory.free --format=csv,noheader,nounits`, in bytes.
+    """Parse `nvidia-smi --query-gpu=index,memory.total,memory.free --format=csv,noheader,nounits`, in bytes.
 
-    A GPU without memory of its own says [N/A], and is left out.
+    A GPU without dedicated memory reports [N/A], and is left out.
     """
     found = []
     for line in text.splitlines():
@@ -92,9 +92,9 @@ def parse_gpu_memory(text: str) -> list[dict[str, int]]:
 
 
 def leftovers(look: Mapping[str, Any]) -> list[str]:
-    """What of serving is still on a host, one sentence each; nothing where all of it is gone.
+    """Report what is left of serving on a host, one sentence each; empty if everything is gone.
 
-    The supervisor itself stays: it is who stopped everything, and who starts it again.
+    The supervisor itself stays: it stopped everything, and will start it again.
     """
     return [
         *_untold(look),
@@ -107,7 +107,10 @@ def leftovers(look: Mapping[str, Any]) -> list[str]:
 
 
 def _untold(look: Mapping[str, Any]) -> Iterable[str]:
-    """Who did not answer: what they know of may still be there. Where no container is planned, Docker may be off."""
+    """Report services that did not answer, as what they manage may still be there.
+
+    Docker may be off where no container is planned.
+    """
     problems = look.get("problems") or {}
     if problems.get("systemd"):
         yield f"systemd does not say which units run ({problems['systemd']})"
@@ -146,5 +149,5 @@ def _memory(memory: Mapping[str, Any]) -> Iterable[str]:
 
 
 def of_the_group(units: Mapping[str, Any]) -> list[str]:
-    """Units beside the supervisor and the balancer: what a group is made of."""
+    """Return the units of the group itself: all but the supervisor and the balancer."""
     return [name for name in units if name not in (SUPERVISOR_UNIT, BALANCER_UNIT)]

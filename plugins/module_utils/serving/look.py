@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at what serves on a host: once, quickly, and without changing anything."""
+"""Inspect once, quickly and read-only, what serves on a host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from . import left
 from .files import CONFIG_PATH, REPIN_PATH, STATE_PATH, asked_ports, memory_wants, own_units, read_document, told
 from .replicas import LAST_COUNT, parse_replicas
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file: the place where the kernel shows shared memory
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file: where the kernel exposes shared memory
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=index,memory.total,memory.free", "--format=csv,noheader,nounits")
 
 
 def look(host: Host, ports: Iterable[int] = (), *, segments: bool = True) -> dict[str, Any]:
-    """Everything that tells whether and how this host serves; what could not be read is in `problems` with the reason.
+    """Collect what shows whether and how this host serves; unreadable parts are in `problems`.
 
-    Of `ports`, and of those on which the supervisor asks the servers of this host, the ones are listed that are taken.
+    The listed ports are those in use among `ports` and the ports on which the supervisor probes this host's servers.
     """
     problems: dict[str, str] = {}
 
@@ -69,7 +69,8 @@ def _units(host: Host, problems: dict[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _replicas(host: Host, problems: dict[str, str]) -> dict[str, int] | None:
-    """Of servers that Ray Serve spreads over hosts, how many answer; None where there are none, or nobody tells."""
+    """Return how many servers spread over hosts by Ray Serve answer; None if there are none or the number is
+    unknown."""
     if host.read_text(RAY_SERVE_SETTINGS_PATH) is None:
         return None
     result = host.run(list(LAST_COUNT), timeout=20)
@@ -86,7 +87,7 @@ def _containers(host: Host, problems: dict[str, str]) -> dict[str, str]:
 
 
 def _segments(host: Host) -> list[str]:
-    """The engine's segments that nobody has open any more, or that a server out of a virtual environment made."""
+    """Return the engine's segments, including those of a server in a virtual environment, that no process maps."""
     found = [name for name in host.names(SHARED_MEMORY) if left.is_segment(name, _owner(f"{SHARED_MEMORY}/{name}"))]
     if not found:
         return []
@@ -102,7 +103,7 @@ def _owner(path: str) -> str:
 
 
 def _mapped(host: Host) -> set[str]:
-    """What processes have of /dev/shm in their memory."""
+    """Return the files of /dev/shm that processes have mapped."""
     found: set[str] = set()
     for process in host.names("/proc"):
         if process.isdecimal():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what somebody waits for has come, can still come, or cannot: from what a supervisor wrote of its groups."""
+"""Whether the awaited state is reached, still possible or impossible, judging by a supervisor's state of its groups."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from .files import DRAINED, FAILED, SERVING, groups_of
 
 OLD_SECONDS = 30.0
-"""A supervisor writes every few seconds; what is older tells of one that has ended or hangs."""
+"""A supervisor writes every few seconds; an older state means that it has ended or hangs."""
 
 DONE, WAITING, HOPELESS, OUT = "done", "waiting", "hopeless", "drained"
-"""OUT: it serves nothing because hosts of it are out of service, and will not before they are given back."""
+"""OUT: nothing is served because hosts are drained, and will not be until they are uncordoned."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a wait for serving stands."""
+    """The current standing of a wait for serving."""
 
     verdict: str
     words: str
@@ -27,7 +27,7 @@ class Standing:
 
 
 def parse_time(text: object) -> datetime.datetime | None:
-    """A time as supervisors write it; one without a zone is UTC. None for what is none."""
+    """Parse a time as supervisors write it; one without a zone is UTC. None if it is invalid."""
     try:
         found = datetime.datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:
@@ -36,13 +36,13 @@ def parse_time(text: object) -> datetime.datetime | None:
 
 
 def age(state: Mapping[str, Any] | None, now: datetime.datetime) -> float | None:
-    """Seconds since the supervisor wrote its state; None where it does not say when."""
+    """Return the seconds since the supervisor wrote its state; None if it does not record when."""
     written = parse_time((state or {}).get("written_at"))
     return None if written is None else (now - written).total_seconds()
 
 
 def epochs(state: Mapping[str, Any] | None) -> dict[str, str]:
-    """The life each group is in."""
+    """Return the epoch of each group."""
     return {name: str(group.get("epoch") or "") for name, group in groups_of(state).items()}
 
 
@@ -54,10 +54,10 @@ def standing(
     since: datetime.datetime | None = None,
     supervisor: str = "",
 ) -> Standing:
-    """Whether every group serves, in another life than the `former` one where there is one.
+    """Determine whether every group serves, in an epoch other than the `former` one if that is given.
 
-    A state that was written before `since` says nothing yet, except that of a supervisor that has ended for good.
-    `supervisor` is what systemd says of its unit, empty while it runs.
+    A state that was written before `since` does not count. `supervisor` is the state of the supervisor's unit according
+    to systemd, empty while it runs.
     """
     found = epochs(state)
     groups = groups_of(state)
@@ -89,7 +89,7 @@ def standing(
 
 
 def describe(name: str, group: Mapping[str, Any]) -> str:
-    """A group in one sentence: its phase, why, and whom it waits for."""
+    """Describe a group in one sentence: its phase, the reason, and the nodes it waits for."""
     told = f"{name} is {group.get('phase') or 'in no phase'}"
     why = str(group.get("why") or "")
     if why:

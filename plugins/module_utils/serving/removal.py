@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a teardown takes away, in the order in which it does, and what it leaves."""
+"""What a teardown removes, in which order, and what it keeps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .files import CONFIG_PATH, PROGRAM_PATH, REMEMBERED_PATH, STATE_PATH
 
 SHARE_UNIT = "firstlight-share.service"
 UNITS: tuple[str, ...] = (*SERVING_UNITS, SHARE_UNIT)
-"""In the order in which they are stopped: the supervisor first, which would start the others again."""
+"""In the order in which they are stopped: the supervisor first, as it would start the others again."""
 
 SECRETS: tuple[str, ...] = (
     TOKEN_PATH,
@@ -33,7 +33,7 @@ SECRETS: tuple[str, ...] = (
     MPI_KEY_PATH,
     "/etc/firstlight/ray.token",
 )
-"""Files and patterns of files."""
+"""Paths and glob patterns."""
 FILES: tuple[str, ...] = (
     *(f"{UNIT_DIRECTORY}/{unit}" for unit in SERVING_UNITS),
     CONFIG_PATH,
@@ -54,11 +54,11 @@ SCRATCH: tuple[str, ...] = (
     "/run/firstlight/share",
     "/run/firstlight/jobs",
 )
-"""Directories in which files lie while they are on their way; a run that was cut off leaves them."""
+"""Directories for files in transit; an interrupted run leaves files there."""
 CACHES: tuple[str, ...] = (CONTAINER_ROOT, VENV_ROOT)
-"""What the engines have compiled: made again by the next start."""
+"""What the engines have compiled; the next start creates it again."""
 IMAGE_RECORDS = "/var/lib/firstlight/images"
-"""Where the proof of each image is kept, which goes with it."""
+"""The directory with the verification record of each image, which is removed with the image."""
 EMPTY_DIRECTORIES: tuple[str, ...] = (
     "/run/firstlight",
     "/usr/local/lib/firstlight",
@@ -68,27 +68,27 @@ EMPTY_DIRECTORIES: tuple[str, ...] = (
     "/var/lib/firstlight",
     "/var/cache/firstlight",
 )
-"""Gone with their last file; what somebody else put there keeps them."""
+"""Removed once they are empty; files of others keep them."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What of serving is on a host."""
+    """Everything on a host that belongs to serving."""
 
     units: tuple[str, ...] = ()
-    """Units that are there, or run without a file (transient ones)."""
+    """Units that are installed, or run without a unit file (transient ones)."""
     containers: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     scratch: tuple[tuple[str, int], ...] = ()
-    """Directories of what was on its way, each with its bytes on disk."""
+    """Directories for files in transit, each with its bytes on disk."""
     caches: tuple[tuple[str, int], ...] = ()
-    """Directories of what was compiled, each with its bytes on disk."""
+    """Compile caches, each with its bytes on disk."""
     weights: tuple[tuple[str, int], ...] = ()
-    """Directories with weights, proven or begun, each with its bytes on disk."""
+    """Directories with weights, complete or begun, each with its bytes on disk."""
     images: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
-    """Files with the proofs of images."""
+    """Verification records of images."""
     nginx_masked: bool = False
 
     @property
@@ -98,7 +98,7 @@ class Found:
 
 
 def wanted(found: Found, *, weights: bool, images: bool) -> Found:
-    """What goes of what there is: weights and images only where that was asked for."""
+    """Select what is to be removed: weights and images only if requested."""
     return Found(
         units=found.units,
         containers=found.containers,
@@ -113,7 +113,7 @@ def wanted(found: Found, *, weights: bool, images: bool) -> Found:
 
 
 def lines(going: Found) -> list[str]:
-    """What goes, for people."""
+    """Describe what is removed, for people."""
     return [
         *(f"unit {name}: stopped and removed" for name in going.units),
         *(f"container {name}" for name in going.containers),
@@ -131,7 +131,7 @@ def lines(going: Found) -> list[str]:
 
 
 def kept(found: Found, going: Found) -> list[str]:
-    """What stays although it is Firstlight's, and how it would go."""
+    """Describe what of Firstlight's is kept, and how to remove it."""
     told = []
     if found.weights and not going.weights:
         size = gigabytes(sum(size for _, size in found.weights))
@@ -144,9 +144,9 @@ def kept(found: Found, going: Found) -> list[str]:
 
 
 def own_images(text: str, references: Iterable[str]) -> tuple[str, ...]:
-    """`docker images --digests --format '{{.Repository}}\\t{{.Tag}}\\t{{.Digest}}'`: names that are Firstlight's.
+    """Parse Firstlight's images from `docker images --digests --format '{{.Repository}}\\t{{.Tag}}\\t{{.Digest}}'`.
 
-    Those are the pinned references that a plan has, first, and the local names of the engine and of its base.
+    Those are the pinned references of a plan, listed first, and the local names of the engine and of its base.
     """
     pinned = {_bare(reference) for reference in references if "@" in reference}
     found: dict[str, None] = {}
@@ -165,7 +165,7 @@ def _cells(line: str) -> Sequence[str]:
 
 
 def _bare(reference: str) -> str:
-    """A reference as `docker images` lists it: without a tag beside the digest, and without Docker's own registry."""
+    """Normalise a reference as `docker images` lists it: no tag beside the digest, and no default registry."""
     name, _, digest = reference.partition("@")
     head, slash, last = name.rpartition("/")
     name = f"{head}{slash}{last.partition(':')[0]}"

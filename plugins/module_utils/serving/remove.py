@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes what serves off a host: stops it first, and never touches what it did not find by its own names."""
+"""Remove what serves from a host: stop it first, and touch only what has one of our names."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from .files import REPIN_PATH
 from .left import LIST_CONTAINERS, UNIT_PROPERTIES, parse_containers, parse_units
 
 _DEPTH = 3
-"""Directories below the model root in which a model can be: ORGANISATION--NAME/REVISION, and one to spare."""
+"""How many directories below the model root are searched for models: ORGANISATION--NAME/REVISION, and one to spare."""
 
 
 class RemoveError(Exception):
-    """What could not be taken away, and what to do."""
+    """What could not be removed, and what to do."""
 
 
 def find(host: Host, model_root: str, references: Iterable[str] = (), directories: Iterable[str] = ()) -> removal.Found:
-    """Everything of serving that is on this host. Refuses one that is being moved, which needs it to get back."""
+    """Find everything on this host that belongs to serving.
+
+    Raises RemoveError during a re-pin, which needs all of it for its rollback.
+    """
     if host.read_text(REPIN_PATH) is not None:
         raise RemoveError(
             f"This host is in the middle of a re-pin ({REPIN_PATH} is there), expected none: finish it with "
@@ -55,7 +58,7 @@ def find(host: Host, model_root: str, references: Iterable[str] = (), directorie
 
 
 def _is_masked(unit: str) -> bool:
-    """Whether somebody, most likely the role that brought the package, keeps a unit from starting."""
+    """Whether a unit is masked, most likely by the role that installed the package."""
     return os.path.realpath(os.path.join(UNIT_DIRECTORY, unit)) == os.devnull
 
 
@@ -72,7 +75,7 @@ def _docker(host: Host, argv: Sequence[str]) -> str:
 
 
 def _models(root: str, directories: Iterable[str]) -> list[str]:
-    """Directories with the record of proven weights, or with the lock of a copy that was begun; others are not ours."""
+    """Return directories with the record of verified weights or the lock of a copy in progress; no others are ours."""
     ours = (RECORD_NAME, LOCK_NAME)
     found = [path for path in directories if any(os.path.isfile(os.path.join(path, name)) for name in ours)]
     for directory, names, files in os.walk(root):
@@ -85,7 +88,7 @@ def _models(root: str, directories: Iterable[str]) -> list[str]:
 
 
 def remove(host: Host, going: removal.Found, model_root: str) -> None:
-    """Take it away in order: who starts others first, then who runs, then their files."""
+    """Remove everything in order: first the units that start others, then the running ones, then their files."""
     for unit in going.units:
         argv = ["systemctl", "disable", "--now", unit] if unit == SUPERVISOR_UNIT else ["systemctl", "stop", unit]
         result = host.run(argv, timeout=300)
@@ -93,7 +96,7 @@ def remove(host: Host, going: removal.Found, model_root: str) -> None:
             raise RemoveError(
                 f"{unit} cannot be stopped ({result.summary}): see `systemctl status {unit}`, and run again"
             )
-        # Also takes the links that an enabled unit has; one without an [Install] section has none.
+        # Also removes the links of an enabled unit; a unit without an [Install] section has none.
         host.run(["systemctl", "disable", unit], timeout=30)
     for name in going.containers:
         result = host.run(["docker", "rm", "--force", "--volumes", name], timeout=120)
@@ -120,10 +123,10 @@ def remove(host: Host, going: removal.Found, model_root: str) -> None:
 
 
 def _remove_images(host: Host, images: Sequence[str]) -> None:
-    """The images, by all of their names."""
+    """Remove the images by all of their names."""
     for image in images:
         result = host.run(["docker", "rmi", image], timeout=300)
-        # The last name of an image takes its other names with it.
+        # Removing the last name of an image removes its other names too.
         if not result.ok and "No such image" not in result.stderr:
             raise RemoveError(
                 f"image {image} cannot be removed ({result.summary}): see `docker ps --all`, and run again"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a host out of service and gives it back, asks for a new life of its group, and waits for either."""
+"""Drain and uncordon a host, restart its serving group, and wait for the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .phase import DONE, HOPELESS, OUT, Standing, epochs, standing
 
 PAUSE_SECONDS = 1.0
 PATIENCE = {HOPELESS: 5, OUT: 25}
-"""How often in a row a verdict must be found before it is believed."""
+"""After how many consecutive rounds a verdict is accepted."""
 Now = Callable[[], datetime.datetime]
 
 
@@ -29,7 +29,7 @@ class ServiceError(Exception):
 
 
 def utc_now() -> datetime.datetime:
-    """The host's time."""
+    """Return the host's current time."""
     return datetime.datetime.now(datetime.timezone.utc)
 
 
@@ -37,7 +37,7 @@ def utc_now() -> datetime.datetime:
 
 
 def drained_by(marker: Mapping[str, Any]) -> str:
-    """Who took a host out of service, and why."""
+    """Describe who drained a host, and why."""
     by = str(marker.get("by") or "somebody by hand")
     reason = str(marker.get("reason") or "")
     at = str(marker.get("at") or "")
@@ -45,9 +45,10 @@ def drained_by(marker: Mapping[str, Any]) -> str:
 
 
 def set_marker(host: Host, content: Mapping[str, Any], *, check_mode: bool, path: str = DRAINED_PATH) -> bool:
-    """Take the host out of service; whether anything changes.
+    """Drain the host; return whether anything changes.
 
-    One that is out of service stays so for the reason that was given first, unless there is a new one of the same kind.
+    A drained host keeps the reason that was given first, unless there is a new one. The marker of a re-pin is never
+    replaced.
     """
     text = host.read_text(path)
     found = None if text is None else read_document(text, path)[0] or {}
@@ -60,7 +61,7 @@ def set_marker(host: Host, content: Mapping[str, Any], *, check_mode: bool, path
 
 
 def remove_marker(host: Host, *, check_mode: bool, path: str = DRAINED_PATH, repin: str = REPIN_PATH) -> bool:
-    """Give the host back; whether anything changes. Refuses one that a re-pin has taken out and not finished."""
+    """Uncordon the host; return whether anything changes. Raises ServiceError while a re-pin is unfinished."""
     text = host.read_text(path)
     if text is None:
         return False
@@ -86,7 +87,7 @@ def _json(content: Mapping[str, Any]) -> str:
 
 
 def unkept_units(seen: Mapping[str, Any]) -> list[str]:
-    """What runs and the supervisor does not stop: the balancer, and everything where no supervisor runs."""
+    """Return running units that the supervisor does not stop: the balancer, and all units if no supervisor runs."""
     units = seen["units"]
     names = [BALANCER_UNIT] if BALANCER_UNIT in units else []
     if seen["supervisor_active"] not in RUNNING:
@@ -95,7 +96,7 @@ def unkept_units(seen: Mapping[str, Any]) -> list[str]:
 
 
 def stop_group(host: Host, limit: float) -> list[str]:
-    """Stop what the supervisor does not; which units that were."""
+    """Stop the units that the supervisor does not stop; return their names."""
     running = unkept_units(look(host, segments=False))
     for name in running:
         result = host.run(["systemctl", "stop", name], timeout=limit)
@@ -105,13 +106,13 @@ def stop_group(host: Host, limit: float) -> list[str]:
 
 
 def idle_services(seen: Mapping[str, Any]) -> list[str]:
-    """What waits for orders, is installed, and does not run: the supervisor, and the balancer."""
+    """Return the supervisor and the balancer if they are installed but not running."""
     units = seen["units"]
     return [name for name in (SUPERVISOR_UNIT, BALANCER_UNIT) if name in units and units[name]["active"] not in RUNNING]
 
 
 def start_service(host: Host) -> list[str]:
-    """Start what waits for orders; which units that were."""
+    """Start the supervisor and the balancer if they do not run; return those that were started."""
     started = idle_services(look(host, segments=False))
     for name in started:
         _start(host, name)
@@ -119,7 +120,7 @@ def start_service(host: Host) -> list[str]:
 
 
 def restart_group(host: Host, *, check_mode: bool = False) -> dict[str, str]:
-    """Ask the head's supervisor for a new life of its groups, also one that has given up; the lives there were."""
+    """Ask the head's supervisor to restart its groups, even failed ones; return the epochs before."""
     seen = look(host, segments=False)
     unit = seen["units"].get(SUPERVISOR_UNIT)
     if unit is None:
@@ -139,7 +140,7 @@ def restart_group(host: Host, *, check_mode: bool = False) -> dict[str, str]:
 
 
 def _start(host: Host, name: str) -> None:
-    """Start a unit that does not run. A supervisor that has given up remembers that: whoever starts it begins anew."""
+    """Start a unit that does not run; a supervisor's memory of having given up is removed, so that it starts afresh."""
     if name == SUPERVISOR_UNIT and host.read_text(REMEMBERED_PATH) is not None:
         remove_durable(REMEMBERED_PATH)
     host.run(["systemctl", "reset-failed", name], timeout=15)
@@ -158,7 +159,7 @@ def wait_idle(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[list[str], float]:
-    """Look until nothing of serving is left; what still is when the time is over, and the seconds that it took."""
+    """Wait until nothing of serving is left; return what still is at the timeout, and the seconds it took."""
     started = clock()
     wanted = list(ports)
     while True:
@@ -177,13 +178,13 @@ def wait_serving(
     pause: Callable[[float], None] = time.sleep,
     now: Now = utc_now,
 ) -> tuple[Standing, float]:
-    """Look at what the supervisor writes until every group serves, or cannot any more, or the time is over."""
+    """Follow the supervisor's state until every group serves, cannot serve any more, or the timeout is over."""
     started = clock()
     rounds = 0
     while True:
         state, _ = read_document(host.read_text(STATE_PATH), STATE_PATH)
         found = standing(state, now(), former=former, since=since, supervisor=_ended(host))
-        # A supervisor that is just started again, or has not heard of every node yet, is no reason to stop.
+        # A supervisor that is just restarting, or that has not heard from every node yet, is no reason to stop.
         rounds = rounds + 1 if found.verdict in PATIENCE else 0
         over = clock() - started >= limit or rounds > PATIENCE.get(found.verdict, 0)
         if found.verdict == DONE or over:
