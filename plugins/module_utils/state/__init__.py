@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of desired and observed state, and its comparison for the kinds that every subject speaks of."""
+"""The vocabulary of desired and observed state, and the comparison of the kinds that all subjects share."""

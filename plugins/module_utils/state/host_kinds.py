@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of state that every subject speaks of: packages, files, kernel settings, units, links, containers, room."""
+"""The kinds of state that all subjects share: packages, files, kernel settings, units, links, containers and disk
+space."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def _files(desired: Mapping[str, Any], observed: Mapping[str, Any], peers: Peers
         elif want.get("same_as"):
             digest_there = peer_digest(path, want["same_as"], peers)
             if digest_there is None or have.get("sha256") != digest_there:
-                # Only words about a secret leave the comparison, neither its content nor its digest.
+                # Never disclose a secret in a difference: neither its content nor its digest, only whether they match.
                 expected["content"] = f"equal to {want['same_as']}"
                 seen["content"] = "different" if digest_there else f"{want['same_as']} has none to compare with"
         _permissions(want, have, expected, seen)
@@ -76,7 +77,7 @@ def _permissions(want: Mapping[str, Any], have: Mapping[str, Any], expected: Sta
 
 
 def _json_files(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """Only our keys count: what else is in the file is right."""
+    """Compare only our keys: anything else in the file is accepted."""
     found = []
     for path, want in desired.items():
         have = observed.get(path)
@@ -152,7 +153,7 @@ def _links(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diff
                 expected[field], seen[field] = want[field], have.get(field, UNKNOWN)
         present = list(have.get("addresses") or [])
         wanted = list(want.get("addresses") or [])
-        # An IPv4 address too many is as wrong as one too few: a leftover may be another host's.
+        # A surplus IPv4 address is a difference just like a missing one: a leftover may be another host's.
         strange = [address for address in present if ":" not in address and address not in wanted]
         if wanted and (strange or any(address not in present for address in wanted)):
             expected["addresses"], seen["addresses"] = wanted, present

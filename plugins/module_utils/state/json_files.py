@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON files that others write to as well: read for our settings alone, and merged with them."""
+"""JSON files that others write to as well: read only our settings, and merge them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .vocabulary import State
 
 
 def read_json_file(host: Host, path: str, want: Mapping[str, Any]) -> State:
-    """What the file has at our keys; the rest may hold secrets and stays where it is."""
+    """Return the file's values at our keys only, as the rest may contain secrets."""
     state = host.file_state(path)
     state.pop("sha256")
     try:
@@ -23,7 +23,7 @@ def read_json_file(host: Host, path: str, want: Mapping[str, Any]) -> State:
 
 
 def merged_text(host: Host, path: str, want: Mapping[str, Any]) -> str:
-    """The file's text with our settings in it; raises ValueError where it cannot be merged with."""
+    """Return the file's text with our settings merged in; raises ValueError if it is not a JSON object."""
     try:
         current = parse_settings(host.read_text(path))
     except ValueError as error:
@@ -35,6 +35,6 @@ def merged_text(host: Host, path: str, want: Mapping[str, Any]) -> str:
 
 
 def settings_diff(path: str, seen: State, want: Mapping[str, Any]) -> dict[str, str]:
-    """Our settings before and after, and nothing else of the file."""
+    """Return a diff of our settings, without the rest of the file."""
     before = rendered(seen["settings"]) if seen["exists"] else ""
     return {"before_header": path, "after_header": path, "before": before, "after": rendered(want["settings"])}

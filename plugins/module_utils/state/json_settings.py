@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of ours in a JSON file that others write to as well: theirs stay, ours win.
+"""Our settings in a JSON file that others write to as well: theirs are kept, ours take precedence.
 
-Maps are merged key by key. A key named in `whole` is replaced as a whole, where its parts only make sense together.
+Maps are merged key by key. A key named in `whole` is replaced as a whole, because its parts only make sense together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Settings = dict[str, Any]
 
 
 class _Absent:
-    """Stands for a key that is not there; null is a value of its own."""
+    """The marker of a missing key, as null is a value of its own."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -24,7 +24,7 @@ ABSENT = _Absent()
 
 
 def parse_settings(text: str | None) -> Settings:
-    """The file's settings; a file that is not there or is empty has none. Raises ValueError in words."""
+    """Parse the settings; a missing or empty file has none. Raises ValueError with a message if they are invalid."""
     if text is None or not text.strip():
         return {}
     try:
@@ -37,7 +37,7 @@ def parse_settings(text: str | None) -> Settings:
 
 
 def merged(current: Mapping[str, Any], settings: Mapping[str, Any], whole: Iterable[str] = ()) -> Settings:
-    """The settings as they are to be: all of ours, and everything else that is there."""
+    """Return the desired settings: all of ours, and everything else that is already set."""
     result = dict(current)
     together = set(whole)
     for key, value in settings.items():
@@ -50,12 +50,12 @@ def merged(current: Mapping[str, Any], settings: Mapping[str, Any], whole: Itera
 
 
 def rendered(settings: Mapping[str, Any]) -> str:
-    """The file's text; sorted, so that equal settings are equal bytes."""
+    """Render the file's text, sorted so that equal settings give equal bytes."""
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"
 
 
 def at_keys(current: Mapping[str, Any], settings: Mapping[str, Any], whole: Iterable[str] = ()) -> Settings:
-    """What the file has at our keys, and nothing else of it: the rest is nobody's business."""
+    """Return the values at our keys, and nothing else of the file."""
     together = set(whole)
     found: Settings = {}
     for key, value in settings.items():
@@ -72,7 +72,7 @@ def at_keys(current: Mapping[str, Any], settings: Mapping[str, Any], whole: Iter
 def lacking(
     current: Mapping[str, Any], settings: Mapping[str, Any], whole: Iterable[str] = ()
 ) -> list[tuple[str, Any, Any]]:
-    """Every setting that has another value: its dotted name, our value, and the value that is there or ABSENT."""
+    """Return every setting that differs: its dotted name, our value, and the current value or ABSENT."""
     return list(_lacking("", current, settings, set(whole)))
 
 
@@ -88,7 +88,7 @@ def _lacking(
 
 
 def wanted_settings(desired_by_role: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Settings and whole keys by path, over all roles: what has to be looked at in each file."""
+    """Merge the settings and whole keys of all roles by path: what has to be read from each file."""
     found: dict[str, dict[str, Any]] = {}
     for desired in desired_by_role.values():
         for path, want in (desired.get("json_files") or {}).items():

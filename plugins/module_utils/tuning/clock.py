@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who keeps a host's time, and whether it does."""
+"""Find the time service of a host, and whether it is synchronised."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from ..parsers.systemd import parse_properties
 
 SERVICES = ("chrony.service", "ntpsec.service", "ntp.service", "openntpd.service", "systemd-timesyncd.service")
-"""What Debian and Ubuntu offer. They exclude each other as packages, so that there is one, or none."""
+"""The services that Debian and Ubuntu offer. Their packages conflict with each other, so there is at most one."""
 
 PACKAGE = "systemd-timesyncd"
-"""What is installed where there is none: it only asks for the time, and answers nobody."""
+"""The package to install if there is none: it is a client only, and serves nobody."""
 PACKAGE_UNIT = "systemd-timesyncd.service"
 
 _LEAP = 13
-"""The column of `chronyc -c tracking` that says Normal, Insert second, Delete second or Not synchronised."""
+"""The column of `chronyc -c tracking` with Normal, Insert second, Delete second or Not synchronised."""
 
 
 def supervisor(units: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The service that keeps the time, or could: an enabled one first, then one that runs, a masked one last."""
+    """Return the time service: preferably an enabled one, then a running one, and a masked one last; or None."""
     there = [name for name in SERVICES if (units.get(name) or {}).get("load") in ("loaded", "masked")]
 
     def rank(name: str) -> tuple[bool, bool, bool]:
@@ -31,12 +31,12 @@ def supervisor(units: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def parse_timedatectl(text: str) -> bool | None:
-    """Read `timedatectl show --property=NTPSynchronized`: whether the kernel was told that its clock is right."""
+    """Parse `timedatectl show --property=NTPSynchronized`: whether the kernel considers its clock synchronised."""
     return {"yes": True, "no": False}.get(parse_properties(text).get("NTPSynchronized", ""))
 
 
 def parse_chrony_tracking(text: str) -> bool | None:
-    """Read `chronyc -c tracking`; chrony tells the kernel only when it was told to, so it is asked itself."""
+    """Parse `chronyc -c tracking`; chrony informs the kernel only if so configured, hence it is asked directly."""
     columns: Sequence[str] = text.strip().split(",")
     if len(columns) <= _LEAP:
         return None

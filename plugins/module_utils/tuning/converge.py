@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing a host's settings about, and giving them back.
+"""Apply the settings of a host, and restore the former ones.
 
-The order is always the same: look, refuse what cannot be, write into the ledger what is there, change it.
+The order is always the same: observe, refuse what is impossible, record the current state in the ledger, change it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class HostSettings:
     # --- present -----------------------------------------------------------------------------------------------------
 
     def present(self, desired: State, check_mode: bool, clock_timeout: float = 0.0) -> Result:
-        """Bring the desired state about; raises SettingsError, before the first change where that can be known."""
+        """Apply the desired state; raises SettingsError, before the first change wherever possible."""
         self._refuse_kinds(desired)
         ledger = self.book.read() or {"things": {}}
         seen = self._observe(desired)
@@ -69,7 +69,7 @@ class HostSettings:
         }
         if check_mode:
             return result
-        # Also with nothing to give back: a run that was cut off leaves a ledger without anything in it.
+        # Even with nothing to restore: an interrupted run leaves an empty ledger.
         if any(item["kind"] == "ledger" for item in changing):
             self._give_back(stale)
         if changing:
@@ -130,7 +130,7 @@ class HostSettings:
         return rows
 
     def _remember(self, changing: list[Difference], files: Mapping[str, Any], coming: Mapping[str, list[str]]) -> None:
-        """Take down everything that the changes touch, before the first of them."""
+        """Record everything that the changes will touch, before the first of them."""
         names = [thing("file", path) for path in files]
         names += [thing("unit", READERS[path]) for path in files if path in READERS]
         for item in changing:
@@ -143,7 +143,7 @@ class HostSettings:
         self.book.remember(things, self.things.tree.missing_directories(files))
 
     def _before_us(self, entry: Any) -> Any:
-        """A unit as it was, without the directories that an earlier run made: these go with that one's links."""
+        """Drop from a unit's snapshot the directories that an earlier run created: they are removed with its links."""
         if not isinstance(entry, Mapping) or "folders" not in entry:
             return entry
         taken = (self.book.read() or {"things": {}})["things"].values()
@@ -184,7 +184,7 @@ class HostSettings:
             self.things.set_linger(item["key"], bool(item["expected"]))
 
     def _apply_units(self, desired: State) -> None:
-        """Looked at again: a package may have enabled its unit, and a unit whose file changed was stopped."""
+        """Observe again: a package may have enabled its unit, and a unit whose file changed was stopped."""
         wanted = desired.get("units") or {}
         if not wanted:
             return
@@ -193,7 +193,7 @@ class HostSettings:
             self.things.units.converge(item["key"], wanted[item["key"]], item["expected"])
 
     def _wait_for_clock(self, desired: State, timeout: float) -> None:
-        """A service that was just started needs a moment; whether it got there is for whoever verifies."""
+        """Give a newly started service time to synchronise; whether it has is checked by the verification."""
         state = {"clock": desired["clock"]}
         end = time.monotonic() + timeout
         while any(is_waiting(item) for item in differences(state, self._observe(state))) and time.monotonic() < end:
@@ -202,7 +202,7 @@ class HostSettings:
     # --- absent ------------------------------------------------------------------------------------------------------
 
     def absent(self, check_mode: bool) -> Result:
-        """Give everything in the ledger back, and remove the ledger."""
+        """Restore everything in the ledger, and remove the ledger."""
         ledger = self.book.read()
         things = {} if ledger is None else ledger["things"]
         result: Result = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that role host_tuning writes, from its templates.
 
-Where several files of a directory speak of the same thing, the last one by name wins; hence the zz.
+If several files of a directory contain the same setting, the last one by name wins; hence the zz.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes run all at once, each with a time limit, and those of a host's settings.
+"""Run probes in parallel with a timeout each; and the probes of a host's settings.
 
-A probe that fails leaves its things out of the observation and says why under `errors`; the others are not
-held up.
+A failed probe omits its part of the observation and reports the reason under `errors`, without delaying the others.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ Probe = Callable[[], Any]
 NamedProbe = Callable[[list[str]], Any]
 
 GRACE = 2.0
-"""How much longer than its commands' limit a probe may take before it is given up."""
+"""How many seconds longer than the timeout of its commands a probe may take."""
 
 
 class ProbeError(Exception):
-    """A probe's own words for why it has no answer."""
+    """Why a probe has no result."""
 
 
 def observe_settings(host: Host, desired: Mapping[str, Any], timeout: float) -> State:
-    """What a state of settings names, as it is on `host` now. Raises ValueError for one with unknown words."""
+    """Observe on `host` what a desired state names. Raises ValueError for unknown kinds."""
     wanted = subjects({"settings": desired})
     answers, errors = run_all(settings_probes(host, wanted, timeout), timeout + GRACE)
     return {**{kind: {} for kind in wanted if kind not in WHOLE}, **answers, "errors": errors}
 
 
 def settings_probes(host: Host, wanted: Mapping[str, list[str]], timeout: float) -> dict[str, Probe]:
-    """The probes of those settings that are wanted."""
+    """Return the probes for the wanted settings."""
     by_kind: dict[str, NamedProbe] = {
         "packages": lambda names: _packages(host, names, timeout),
         "files": lambda paths: {path: host.file_state(path) for path in paths},
@@ -60,19 +59,19 @@ def settings_probes(host: Host, wanted: Mapping[str, list[str]], timeout: float)
 
 
 def bound(probe: NamedProbe, names: list[str]) -> Probe:
-    """The probe of these names."""
+    """Bind a probe to its names."""
     return lambda: probe(names)
 
 
 def run_all(probes: Mapping[str, Probe], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
-    """Run all probes at once. Threads are daemons: one stuck on a dead disk must not hold the module."""
+    """Run all probes in parallel. The threads are daemons: one stuck on a dead disk must not block the module."""
     answers: dict[str, Any] = {}
     errors: dict[str, str] = {}
 
     def work(name: str, probe: Probe) -> None:
         try:
             answers[name] = probe()
-        except Exception as error:  # noqa: BLE001 - whatever a probe trips over is its entry in errors
+        except Exception as error:  # noqa: BLE001 - whatever a probe raises becomes its entry in errors
             errors[name] = _describe(error)
 
     threads = {
@@ -97,7 +96,7 @@ def _describe(error: Exception) -> str:
 
 
 def answer_of(result: Result) -> str:
-    """A command's output; its complaint as an error when it failed."""
+    """Return a command's output; raises ProbeError if it failed."""
     if not result.ok:
         raise ProbeError(result.summary)
     return result.stdout
@@ -105,7 +104,7 @@ def answer_of(result: Result) -> str:
 
 def _packages(host: Host, names: Sequence[str], timeout: float) -> dict[str, str | None]:
     result = host.run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *names], timeout)
-    # dpkg-query returns 1 when a package is unknown to it, which is an answer.
+    # dpkg-query returns 1 for an unknown package, which is a valid answer.
     if result.problem or result.rc not in (0, 1):
         raise ProbeError(result.summary)
     return parse_dpkg_query(result.stdout, names)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of state that only host_tuning speaks of: how they are compared, said and mended.
+"""The kinds of state that only host_tuning has: their comparison, messages and remedies.
 
-    managers   {"systemd/DefaultLimitMEMLOCK": "infinity", "logind/RemoveIPC": "no"}   what runs by now, not the files
+    managers   {"systemd/DefaultLimitMEMLOCK": "infinity", "logind/RemoveIPC": "no"}   the running values, not the files
     linger     {account: bool}           whether an account's services outlive its sessions
-    governor   "performance"             of every CPU; right where no CPU has a choice
-    swap       "off"                     nothing is swapped to
-    clock      {"synchronized": bool}    a service keeps the time; with true it has to be right by now
-    ledgers    {path: {"keeps": [...]}}  the ledger has nothing else of what there was before
+    governor   "performance"             of every CPU; satisfied if no CPU has a choice
+    swap       "off"                     no swap device is active
+    clock      {"synchronized": bool}    a time service is enabled; with true, the clock is also synchronised
+    ledgers    {path: {"keeps": [...]}}  the ledger has no entries other than these
 
 Everything here is pure.
 """
@@ -20,7 +20,7 @@ from ..state.vocabulary import UNKNOWN, Difference, Peers, difference, one_space
 
 
 def _optional_sysctl(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """A kernel without the setting is right."""
+    """A kernel without the setting is accepted."""
     found = []
     for key, value in desired.items():
         have = observed.get(key, UNKNOWN)
@@ -30,7 +30,7 @@ def _optional_sysctl(desired: Mapping[str, Any], observed: Mapping[str, Any]) ->
 
 
 def _managers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """A host without logind ends nobody's session, and is right."""
+    """A host without logind is accepted, as it ends nobody's session."""
     found = []
     for key, value in desired.items():
         have = observed.get(key, UNKNOWN)
@@ -76,7 +76,7 @@ def _clock(desired: Mapping[str, Any], observation: Mapping[str, Any], _peers: P
         return [difference("clock", "clock", {"service": "one that keeps the time"}, UNKNOWN)]
     if not observed.get("service"):
         return [difference("clock", "clock", {"service": "one that keeps the time"}, {"service": None})]
-    # Where the time need not be right nobody can say whether the service could run (in a container it does not).
+    # Without `synchronized`, the service need not run: it may be unable to (in a container, for example).
     wanted = {"enabled": True} | ({"active": True, "synchronized": True} if desired.get("synchronized") else {})
     expected = {field: value for field, value in wanted.items() if observed.get(field) is not value}
     if not expected:
@@ -95,14 +95,14 @@ def _ledgers(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Di
             found.append(difference("ledger", path, {"keeps": "nothing else"}, {"error": have["error"]}))
         else:
             rest = sorted(set(have.get("keeps") or []) - set(want.get("keeps") or []))
-            # A ledger without anything in it is what a run that was cut off leaves behind.
+            # An interrupted run leaves an empty ledger behind.
             if rest or (have.get("exists") and not want.get("keeps")):
                 found.append(difference("ledger", path, {"keeps": "nothing else"}, {"keeps": rest}))
     return found
 
 
 def is_waiting(item: Mapping[str, Any]) -> bool:
-    """Whether nothing is to be changed: the clock's service runs, and the time is not right yet."""
+    """Whether there is nothing to change: the clock's service runs, but the time is not synchronised yet."""
     return item["kind"] == "clock" and set(item["expected"]) == {"synchronized"}
 
 
@@ -170,7 +170,7 @@ register(
 
 
 def tuning_remedy(host: str, item: Mapping[str, Any]) -> str | None:
-    """What to do where running site.yml is not all of it."""
+    """Return what to do if running site.yml does not suffice, or None."""
     if is_waiting(item):
         return (
             f"let {host} reach a time server (`timedatectl timesync-status` or `chronyc sources` says what is "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger on a host's disk: written before anything is changed, and gone when everything was given back."""
+"""The ledger on a host's disk: written before anything is changed, and removed once everything is restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tree import Tree
 
 
 class Book:
-    """A ledger and its directory, which nobody but root can read: it has contents of files."""
+    """A ledger and its directory, readable by root only: it contains the contents of files."""
 
     def __init__(self, tree: Tree, path: str) -> None:
         self.tree = tree
@@ -23,7 +23,7 @@ class Book:
         self.place = tree.real(path)
 
     def read(self) -> Ledger | None:
-        """The ledger; None where there is none. Raises SettingsError for one that cannot be used."""
+        """Return the ledger, or None. Raises SettingsError for one that cannot be used."""
         try:
             with open(self.place, encoding="utf-8") as stream:
                 return parse_ledger(stream.read())
@@ -37,7 +37,7 @@ class Book:
             ) from error
 
     def remember(self, things: Mapping[str, Any], directories: Iterable[str] = ()) -> None:
-        """Add what there is now to the ledger, on disk before anything is changed; what is in it stays."""
+        """Add the current state to the ledger, on disk before anything is changed; existing entries are kept."""
         if not things:
             return
         before = self.read()
@@ -54,14 +54,14 @@ class Book:
             write_durable(self.place, rendered(ledger), 0o600)
 
     def amend(self, name: str, entry: Any) -> None:
-        """Add to what is known of a thing: what came with a package is only known once it is there."""
+        """Replace an existing entry: what a package has brought along is only known after its installation."""
         ledger = self.read()
         if ledger is not None and name in ledger["things"]:
             ledger["things"][name] = entry
             write_durable(self.place, rendered(ledger), 0o600)
 
     def forget(self, things: Iterable[str], directories: Iterable[str] = ()) -> None:
-        """Take what was given back out of the ledger; an empty one goes, and so do the directories made for it."""
+        """Remove restored entries from the ledger; an empty ledger is deleted with the directories made for it."""
         before = self.read()
         if before is None:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that a setting needs: installed with nothing else moved, and purged again."""
+"""Packages that a setting needs: installed without changing others, and purged again."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _LOCK = ("-o", "DPkg::Lock::Timeout=600")
 
 
 class Packages:
-    """Apt, for a package or two."""
+    """Apt, for one or two packages."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
 
     def installed(self, names: Sequence[str]) -> list[str]:
-        """Which of these are installed."""
+        """Return which of these are installed."""
         argv = ["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *names]
         found = parse_dpkg_query(self.host.run(argv, 60).stdout, names)
         return [name for name in names if found.get(name) is not None]
 
     def coming(self, name: str, fetch: bool) -> list[str]:
-        """What an installation of the package brings; raises SettingsError when it is not offered, or moves others.
+        """Return what installing the package would add; raises SettingsError if that fails or changes others.
 
-        Package lists that do not know it are fetched only where that is allowed; else only apt could tell.
+        Package lists that do not contain it are only updated with `fetch`; without it, an unknown package is assumed to
+        install alone.
         """
         steps = self._simulated(name, fetch)
         moved = [step.name for step in steps if step.old is not None]
@@ -60,7 +61,7 @@ class Packages:
         return list(parse_simulation(result.stdout))
 
     def install(self, name: str) -> None:
-        """Install a package with what it needs."""
+        """Install a package with its dependencies."""
         argv = ["apt-get", "install", "--yes", "--no-install-recommends", *ASK_NOTHING, *_LOCK, name]
         result = self.host.run(argv, _TIMEOUT, env=QUIET)
         if not result.ok or not self.installed([name]):
@@ -70,11 +71,11 @@ class Packages:
             )
 
     def accounts(self) -> set[str]:
-        """The accounts of the host."""
+        """Return the accounts of the host."""
         return {line.partition(":")[0] for line in (self.host.read_text("/etc/passwd") or "").splitlines() if line}
 
     def remove_accounts(self, names: Sequence[str]) -> None:
-        """Remove accounts that came with a package: purging it leaves them."""
+        """Remove accounts that came with a package, which purging leaves behind."""
         for name in names:
             if name in self.accounts():
                 result = self.host.run(["userdel", name], 60)
@@ -82,7 +83,7 @@ class Packages:
                     raise SettingsError(f"Account {name} came with a package and stays: {result.summary}. Run again")
 
     def purge(self, names: Sequence[str]) -> None:
-        """Remove packages with their settings; raises SettingsError when others need them by now."""
+        """Purge packages; raises SettingsError if other packages now depend on them."""
         there = self.installed(names)
         if not there:
             return

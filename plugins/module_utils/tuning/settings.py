@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host's settings were before we changed them: the ledger, as plain data, and what of it is shown to people.
+"""The former settings of a host: the ledger as plain data, and its presentation as a diff.
 
-A ledger names things ("file /etc/default/earlyoom", "sysctl vm.swappiness") and has of each what was there before its
-first change. What is in it stays as it is until the thing was given back. Everything here is pure.
+A ledger maps things ("file /etc/default/earlyoom", "sysctl vm.swappiness") to their state before the first change.
+Entries never change until they are restored. Everything here is pure.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _KINDS = {
     "units": "unit",
     "linger": "linger",
 }
-"""Kinds of a desired state whose names are things of a ledger."""
+"""Maps the kinds of a desired state whose names are things of a ledger."""
 
 
 def thing(kind: str, key: str) -> str:
-    """The name of a thing in a ledger."""
+    """Return the name of a thing in a ledger."""
     return kind if kind in (DEFAULT_TARGET, GOVERNOR, SWAP) else f"{kind} {key}"
 
 
 def split(name: str) -> tuple[str, str]:
-    """Kind and key of a thing."""
+    """Return kind and key of a thing."""
     kind, _, key = name.partition(" ")
     return kind, key
 
 
 def keeps(desired: Mapping[str, Any], clocks: Iterable[str] = ()) -> list[str]:
-    """Every thing that this state may have changed: what else a ledger has is to be given back."""
+    """Return every thing that this state may have changed; anything else in a ledger is to be restored."""
     found = {thing(one, str(key)) for kind, one in _KINDS.items() for key in desired.get(kind) or {}}
     found |= {kind for kind in (DEFAULT_TARGET, GOVERNOR, SWAP) if desired.get(kind)}
     if desired.get("clock"):
@@ -59,12 +59,12 @@ def keeps(desired: Mapping[str, Any], clocks: Iterable[str] = ()) -> list[str]:
 
 
 def new_ledger(made: Sequence[str] = ()) -> Ledger:
-    """A ledger of a host on which nothing was changed; `made` are the directories that were made for it."""
+    """Return the ledger of a host without changes; `made` are the directories that were created for it."""
     return {"version": VERSION, "things": {}, "directories": [], "made": list(made)}
 
 
 def parse_ledger(text: str) -> Ledger:
-    """Read a ledger; raises ValueError for what is none, of which nothing could be given back."""
+    """Parse a ledger; raises ValueError for an invalid one, from which nothing could be restored."""
     try:
         found = json.loads(text)
         if found["version"] != VERSION:
@@ -77,12 +77,12 @@ def parse_ledger(text: str) -> Ledger:
 
 
 def rendered(ledger: Ledger) -> str:
-    """The ledger's text."""
+    """Render the ledger's text."""
     return json.dumps(ledger, indent=1, sort_keys=True) + "\n"
 
 
 def remembered(ledger: Ledger, things: Mapping[str, Any], directories: Iterable[str] = ()) -> Ledger:
-    """The ledger with these things in it, too; what it has already was there before, and stays."""
+    """Return the ledger with these things added; existing entries are older, and are kept."""
     return {
         **ledger,
         "things": {**things, **ledger["things"]},
@@ -91,7 +91,7 @@ def remembered(ledger: Ledger, things: Mapping[str, Any], directories: Iterable[
 
 
 def forgotten(ledger: Ledger, names: Iterable[str], directories: Iterable[str] = ()) -> Ledger:
-    """The ledger without what was given back."""
+    """Return the ledger without restored entries."""
     gone, removed = set(names), set(directories)
     return {
         **ledger,
@@ -101,7 +101,7 @@ def forgotten(ledger: Ledger, names: Iterable[str], directories: Iterable[str] =
 
 
 def file_entry(content: bytes, mode: str, uid: int, gid: int, mtime_ns: int) -> Entry:
-    """A file, byte for byte."""
+    """Return the entry of a file, byte for byte."""
     return {
         "kind": "file",
         "content": base64.b64encode(content).decode("ascii"),
@@ -113,12 +113,12 @@ def file_entry(content: bytes, mode: str, uid: int, gid: int, mtime_ns: int) -> 
 
 
 def content_of(entry: Mapping[str, Any]) -> bytes:
-    """The bytes of a file."""
+    """Return the content of a file's entry."""
     return base64.b64decode(entry["content"])
 
 
 def entry_words(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """A file for a diff: a few words for its heading, and its text."""
+    """Render a file for a diff: a description for its heading, and its text."""
     if entry["kind"] == "absent":
         return "absent", ""
     if entry["kind"] == "link":
@@ -128,7 +128,7 @@ def entry_words(entry: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def file_diff(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
-    """A file before and after, as Ansible shows it."""
+    """Return a file before and after in the format of Ansible's diffs."""
     (words_before, text_before), (words_after, text_after) = entry_words(before), entry_words(after)
     return {
         "before_header": f"{path} ({words_before})",
@@ -139,7 +139,7 @@ def file_diff(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 
 def value_diff(rows: Iterable[tuple[str, Any, Any]]) -> list[dict[str, str]]:
-    """Everything that is no file, one line each: subject, before, after; nothing when there are no rows."""
+    """Return a diff of everything that is not a file, one line each: subject, before, after; empty without rows."""
     listed = list(rows)
     if not listed:
         return []
@@ -154,7 +154,7 @@ def value_diff(rows: Iterable[tuple[str, Any, Any]]) -> list[dict[str, str]]:
 
 
 def difference_rows(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, Any, Any]]:
-    """Differences that are no files as rows of a diff: where each leads."""
+    """Convert differences other than files into rows of a diff."""
     rows = []
     for item in found:
         kind, key, expected, observed = (item[name] for name in ("kind", "key", "expected", "observed"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The things of a ledger on a host: what each is now, and how it becomes what it was."""
+"""The things of a ledger on a host: their current state, and how to restore the former one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .tuning_probe import LINGER, read_governors, read_linger, read_swap
 from .units import Units
 
 READERS = {GUARD_FILE: "earlyoom.service"}
-"""Files that a service reads once, when it starts. It is stopped before its file changes and started after: a run that
-is cut off in between leaves a service that is seen to be missing, not one that runs with its former settings."""
+"""Files that a service reads only at startup. It is stopped before its file changes and started afterwards: an
+interrupted run then leaves a service that is visibly stopped, not one that runs with its former settings."""
 
 MANAGERS = {SYSTEM_FILE: "systemd", LOGIND_FILE: "logind"}
-"""Files that a manager reads again when it is told to."""
+"""Files that a manager reads again on request."""
 
 
 class Things:
-    """Everything of a host that a setting may change."""
+    """Everything on a host that a setting may change."""
 
     def __init__(self, host: Host, tree: Tree) -> None:
         self.host = host
@@ -34,7 +34,7 @@ class Things:
         self.packages = Packages(host)
 
     def snapshot(self, name: str) -> Any:
-        """What the thing is now, as a ledger has it; of a package only whether it is there."""
+        """Return the current state of a thing as a ledger entry; of a package only whether it is installed."""
         kind, key = split(name)
         reader: dict[str, Callable[[], Any]] = {
             "file": lambda: self.tree.entry(key),
@@ -49,18 +49,18 @@ class Things:
         return reader[kind]()
 
     def sysctl(self, key: str) -> str | None:
-        """A setting of the running kernel; None where it has no such one."""
+        """Return a setting of the running kernel; None if the kernel does not have it."""
         text = self.host.read_text(sysctl_path(key))
         return None if text is None else one_spaced(text)
 
     # --- setting ---------------------------------------------------------------------------------------------------
 
     def set_sysctl(self, key: str, value: str) -> None:
-        """Give the running kernel a value."""
+        """Set a value of the running kernel."""
         self._write(sysctl_path(key), value)
 
     def set_governors(self, governors: Mapping[str, str]) -> None:
-        """Give groups of CPUs their governor."""
+        """Set the governor of each CPU policy."""
         for policy, governor in governors.items():
             self._write(f"{GOVERNORS}/{policy}/scaling_governor", governor)
 
@@ -74,27 +74,27 @@ class Things:
             ) from error
 
     def swap_off(self) -> None:
-        """Stop swapping to anything."""
+        """Disable all swap devices."""
         for one in read_swap(self.host):
             self._run(["swapoff", one["device"]], "free the memory it would have to come back to")
 
     def swap_on(self, former: Iterable[Mapping[str, Any]]) -> None:
-        """Swap again to what was swapped to."""
+        """Enable the former swap devices again."""
         now = {one["device"] for one in read_swap(self.host)}
         for one in former:
             if one["device"] not in now:
-                # A negative priority is the kernel's own choice, and cannot be asked for.
+                # Negative priorities are assigned by the kernel, and cannot be requested.
                 priority = ["--priority", str(one["priority"])] if one["priority"] >= 0 else []
                 self._run(["swapon", *priority, one["device"]], "look whether it is still there")
 
     def is_account(self, name: str) -> bool:
-        """Whether somebody can log in by this name."""
+        """Whether this account exists."""
         return self.host.run(["getent", "passwd", name], 30).ok
 
     def set_linger(self, user: str, linger: bool) -> None:
-        """Let services of an account outlive its sessions, or not."""
+        """Let the services of an account outlive its sessions, or not."""
         if not linger and not self.is_account(user):
-            # logind refuses an account that is gone by now; what it has of it is this file.
+            # logind refuses an account that no longer exists; this file is all that is left of it.
             self.tree.put(f"{LINGER}/{user}", dict(ABSENT))
             return
         word = "enable-linger" if linger else "disable-linger"
@@ -110,9 +110,9 @@ class Things:
     # --- giving back -------------------------------------------------------------------------------------------------
 
     def give_back(self, things: Mapping[str, Any]) -> list[str]:
-        """Make these things what the ledger has of them. Can be cut off anywhere and done again.
+        """Restore these things to their state in the ledger; may be interrupted at any point and repeated.
 
-        Returns what could not be given back; the rest was.
+        Returns the errors; everything else has been restored.
         """
         by_kind: dict[str, dict[str, Any]] = {}
         for name, entry in things.items():
@@ -135,7 +135,7 @@ class Things:
             self.units.reload([MANAGERS[path] for path in files if path in MANAGERS])
         problems += self.units.restore_activity(units)
         for key, value in by_kind.get("sysctl", {}).items():
-            # A kernel without it by now, or a port that is gone, has nothing to give back.
+            # If the kernel no longer has it, or its port is gone, there is nothing to restore.
             if value is not None and self.sysctl(key) not in (None, value):
                 problems += tried(self.set_sysctl, key, value)
         for governors in by_kind.get(GOVERNOR, {}).values():
@@ -160,7 +160,7 @@ class Things:
                 self.units.systemctl("stop", "--", unit)
 
     def write_files(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put new files in place; services that read them once are stopped first."""
+        """Write new files; services that read them only at startup are stopped first."""
         self._stop_readers(entries)
         for path, entry in entries.items():
             self.tree.put(path, dict(entry))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and links of a host, taken down byte for byte and put back so."""
+"""Record files and links of a host byte for byte, and restore them."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _DIRECTORY_MODE = 0o755
 
 
 def new_file(want: Mapping[str, Any], content: bytes | None = None) -> Entry:
-    """A file of root's as a desired state has it; where that knows only its digest, with these bytes."""
+    """Return the entry of a desired file owned by root, with `content` if the desired state has only its digest."""
     content = str(want["content"]).encode() if content is None else content
     entry = file_entry(content, str(want["mode"]), 0, 0, 0)
     if os.geteuid() != 0:
-        # Only in tests: without privileges a file can belong to nobody else.
+        # Only in tests: without privileges, a file cannot be given to another owner.
         entry |= {"uid": os.geteuid(), "gid": os.getegid()}
     return {**entry, "mtime_ns": None}
 
 
 class Tree:
-    """The file system below `root`, which is another directory only in tests."""
+    """The file system below `root`, which is other than / only in tests."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
 
     def real(self, path: str) -> str:
-        """Where a path of the host is."""
+        """Return the real path of a path of the host."""
         return os.path.join(self.root, path.lstrip("/"))
 
     def entry(self, path: str) -> Entry:
-        """What is there: a file with its bytes, a link, or nothing. Raises OSError for anything else."""
+        """Return what is at a path: a file with its content, a link, or nothing. Raises OSError for anything else."""
         place = self.real(path)
         try:
             found = os.lstat(place)
@@ -55,7 +55,7 @@ class Tree:
         return file_entry(content, mode, found.st_uid, found.st_gid, found.st_mtime_ns)
 
     def put(self, path: str, entry: Entry) -> None:
-        """Make a path what the entry says, in one step: whoever looks finds the former or the new one, whole."""
+        """Make a path match an entry atomically: a reader sees either the old or the complete new one."""
         place = self.real(path)
         if entry["kind"] == "absent":
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -70,14 +70,14 @@ class Tree:
         sync_directory(os.path.dirname(place))
 
     def _put_file(self, place: str, entry: Entry) -> None:
-        # No tool that reads a directory of configuration files takes a name that starts with a dot or ends in .new.
+        # No tool that reads a directory of configuration files accepts a name that starts with a dot or ends in .new.
         descriptor, scratch = tempfile.mkstemp(dir=os.path.dirname(place), prefix=".firstlight-", suffix=".new")
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(content_of(entry))
                 stream.flush()
                 self._give(stream.fileno(), int(entry["uid"]), int(entry["gid"]))
-                # After the owner: a change of owner takes the set-user-ID bits away.
+                # After chown, which clears the set-user-ID bits.
                 os.fchmod(stream.fileno(), int(entry["mode"], 8))
                 if entry.get("mtime_ns") is not None:
                     os.utime(stream.fileno(), ns=(int(entry["mtime_ns"]), int(entry["mtime_ns"])))
@@ -104,7 +104,7 @@ class Tree:
             os.fchown(descriptor, uid, gid)
 
     def missing_directories(self, paths: Iterable[str]) -> list[str]:
-        """Directories that have to be made for these files, outer ones first."""
+        """Return the directories that must be created for these files, outermost first."""
         missing: set[str] = set()
         for path in paths:
             folder = os.path.dirname(path)
@@ -114,28 +114,28 @@ class Tree:
         return sorted(missing)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory that is not there, and those above it.
+        """Create a directory and its missing parents.
 
-        Everybody may read it whatever the umask: a user's own systemd reads its settings as that user.
+        It is world-readable whatever the umask: a user's systemd reads its settings as that user.
         """
         for folder in self.missing_directories([f"{path}/file"]):
             os.mkdir(self.real(folder))
             os.chmod(self.real(folder), _DIRECTORY_MODE)
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory if nothing is in it: what others put there since is theirs."""
+        """Remove a directory if it is empty: what others have put there is theirs."""
         with contextlib.suppress(OSError):
             os.rmdir(self.real(path))
 
     def write_value(self, path: str, value: str) -> None:
-        """Set a value of the kernel, which is no file that could be replaced."""
+        """Write a kernel value, whose file cannot be replaced."""
         with open(self.real(path), "w", encoding="ascii") as stream:
             stream.write(f"{value}\n")
 
     # --- what makes a unit enabled, masked or an alias of another -------------------------------------------------
 
     def unit_links(self, names: Collection[str]) -> dict[str, str]:
-        """Every link that is of one of these units, by its name or by what it points to, with its target."""
+        """Return the links that belong to one of these units, by name or by target, with their targets."""
         found = {}
         for folder in [UNITS, *self.unit_folders()]:
             for path in self._inside(folder):
@@ -144,7 +144,7 @@ class Tree:
                     target = os.readlink(place)
                     if os.path.basename(path) in names or os.path.basename(target) in names:
                         found[path] = target
-        # A unit that has an init script, too, is enabled there as well, by links named S01name.
+        # A unit that also has an init script is enabled by links named S01name as well.
         scripts = {name.removesuffix(".service") for name in names}
         for folder in self._inside(RUNLEVELS):
             level = os.path.basename(folder)
@@ -155,7 +155,7 @@ class Tree:
         return dict(sorted(found.items()))
 
     def unit_folders(self) -> list[str]:
-        """The directories of what units want and require."""
+        """Return the .wants and .requires directories of units."""
         inside = self._inside(UNITS)
         return [path for path in inside if path.endswith((".wants", ".requires")) and os.path.isdir(self.real(path))]
 

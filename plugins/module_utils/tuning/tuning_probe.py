@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the settings of a host that are neither files nor units: governors, swap, the clock, running managers."""
+"""Read the settings of a host that are neither files nor units: governors, swap, clock and running managers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOGIND = "systemd-logind.service"
 
 
 def read_managers(host: Host, names: Sequence[str], timeout: float) -> dict[str, str | None]:
-    """What systemd and logind go by now, which may be older than their files; None of a logind that is not there."""
+    """Return the running settings of systemd and logind, which may differ from their files; None without logind."""
     found: dict[str, str | None] = {}
     for service, command in (("systemd", ["systemctl", "show"]), ("logind", ["loginctl", "show-session"])):
         asked = [name.partition("/")[2] for name in names if name.startswith(f"{service}/")]
@@ -39,12 +39,12 @@ def _without_logind(host: Host, timeout: float) -> bool:
 
 
 def read_linger(host: Host, users: Sequence[str]) -> dict[str, bool]:
-    """Whether the services of these accounts outlive their sessions."""
+    """Return whether the services of these accounts outlive their sessions."""
     return {user: bool(host.file_state(f"{LINGER}/{user}")["exists"]) for user in users}
 
 
 def read_governors(host: Host) -> dict[str, dict[str, Any]]:
-    """The governor of every group of CPUs, and those that it could have; nothing where the kernel gives no choice."""
+    """Return the current and the available governors of every CPU policy; empty if the kernel offers no choice."""
     found = {}
     for name in host.names(GOVERNORS):
         governor = host.read_text(f"{GOVERNORS}/{name}/scaling_governor")
@@ -55,12 +55,12 @@ def read_governors(host: Host) -> dict[str, dict[str, Any]]:
 
 
 def read_swap(host: Host) -> list[dict[str, Any]]:
-    """What the host swaps to."""
+    """Return the active swap devices."""
     return parse_swaps(host.read_text(SWAPS) or "")
 
 
 def read_clock(host: Host, timeout: float) -> dict[str, Any]:
-    """Which service keeps the time, and whether the clock is right; None where that cannot be told."""
+    """Return the time service and whether the clock is synchronised; None if that is unknown."""
     result = host.run(["systemctl", "show", f"--property={SYSTEMD_PROPERTIES}", "--", *SERVICES], timeout)
     if not result.ok:
         raise ValueError(result.summary)
@@ -78,7 +78,7 @@ def read_clock(host: Host, timeout: float) -> dict[str, Any]:
 
 
 def read_ledger(host: Host, path: str) -> dict[str, Any]:
-    """Of what a ledger has, only the names: the contents are the host's own."""
+    """Return only the names in a ledger, as its contents are the host's own."""
     text = host.read_text(path)
     if text is None:
         return {"exists": False, "keeps": [], "error": None}

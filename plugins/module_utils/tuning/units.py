@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units of a host: enabled, masked, started, and given back as they were, link by link."""
+"""Units of a host: enable, mask and start them, and restore their former state link by link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT = 120.0
 
 
 class Units:
-    """What systemd has on a host."""
+    """The systemd units of a host."""
 
     def __init__(self, host: Host, tree: Tree, timeout: float = _TIMEOUT) -> None:
         self.host = host
@@ -25,7 +25,7 @@ class Units:
         self.timeout = timeout
 
     def systemctl(self, *words: str) -> None:
-        """Tell systemd something; raises SettingsError when it refuses."""
+        """Run systemctl; raises SettingsError if it fails."""
         result = self.host.run(["systemctl", "--no-ask-password", *words], self.timeout)
         if not result.ok:
             started = words[-1] if {"start", "restart"} & set(words) else ""
@@ -47,15 +47,15 @@ class Units:
         return parse_properties(result.stdout)
 
     def is_there(self, name: str) -> bool:
-        """Whether systemd knows of such a unit."""
+        """Whether systemd knows this unit."""
         return self._show(name).get("LoadState") not in ("not-found", None)
 
     def is_active(self, name: str) -> bool:
-        """Whether the unit runs, or is about to."""
+        """Whether the unit runs, or is starting."""
         return self._show(name).get("ActiveState") in _RUNS
 
     def snapshot(self, name: str) -> dict[str, Any]:
-        """All that makes the unit enabled, masked or known by another name, and whether it runs."""
+        """Record what makes the unit enabled, masked or aliased, and whether it runs."""
         shown = self._show(name)
         names = sorted({name, *shown.get("Names", "").split()})
         return {
@@ -66,18 +66,18 @@ class Units:
         }
 
     def are_outdated(self, names: Iterable[str]) -> bool:
-        """Whether systemd has read another file of one of these than there is now."""
+        """Whether a unit file of these has changed since systemd read it."""
         shown = self.host.run(["systemctl", "show", "--property=NeedDaemonReload", "--", *names], _TIMEOUT).stdout
         return "NeedDaemonReload=yes" in shown.splitlines()
 
     def converge(
         self, name: str, want: Mapping[str, Any], differing: Mapping[str, Any], no_block: bool = False
     ) -> None:
-        """Give a unit what it lacks of `want`; `differing` are the fields that are not so."""
+        """Bring a unit into the state `want`; `differing` are the fields that differ."""
         if differing.get("masked"):
             self.systemctl("mask", "--", name)
             return
-        # A mask is a no to both; whoever set it has it back from the ledger.
+        # A mask prevents both; whoever set it gets it back from the ledger.
         if (want.get("enabled") or want.get("active")) and self._show(name).get("LoadState") == "masked":
             self.systemctl("unmask", "--", name)
         if "enabled" in differing:
@@ -87,13 +87,13 @@ class Units:
             self.systemctl(*(["--no-block"] if no_block and differing["active"] else []), *words, "--", name)
 
     def stop_new(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
-        """Stop what did not run before, while its files are still there."""
+        """Stop units that did not run before, while their files still exist."""
         for name, entry in entries.items():
             if not entry["active"] and self.is_there(name) and self.is_active(name):
                 self.systemctl("stop", "--", name)
 
     def restore_links(self, entry: Mapping[str, Any]) -> None:
-        """Make the unit's links the former ones, and no others."""
+        """Restore exactly the unit's former links."""
         for path in self.tree.unit_links(entry["names"]):
             if path not in entry["links"]:
                 self.tree.put(path, {"kind": "absent"})
@@ -108,7 +108,7 @@ class Units:
                 self.tree.put(path, {"kind": "link", "target": target, "uid": 0, "gid": 0})
 
     def restore_activity(self, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Start what ran, stop what did not; what went wrong, as other things still have to be given back."""
+        """Start what ran before and stop what did not; return the errors, as the rest still has to be restored."""
         return [problem for name, entry in entries.items() for problem in tried(self._restore_activity, name, entry)]
 
     def _restore_activity(self, name: str, entry: Mapping[str, Any]) -> None:
@@ -116,7 +116,7 @@ class Units:
             self.systemctl("start" if entry["active"] else "stop", "--", name)
 
     def reload(self, managers: Sequence[str]) -> None:
-        """Let systemd read its units again; with `systemd` also its own settings, with `logind` logind its."""
+        """Have systemd reload its units; with `systemd` also its own settings, with `logind` those of logind."""
         self.systemctl("daemon-reexec" if "systemd" in managers else "daemon-reload")
         if "logind" in managers and self.is_there("systemd-logind.service"):
             self.systemctl("kill", "--signal=HUP", "--kill-who=main", "systemd-logind.service")
