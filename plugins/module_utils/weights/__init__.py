@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model's files: where they come from, which are fetched, and the proof of every byte."""
+"""The files of a model: where they come from, which of them are fetched, and how each is verified."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model's files from a directory of this node: a plain one, one that Firstlight proved, or a Hugging Face cache.
+"""A model's files from a directory of this node: a plain one, one that Firstlight verified, or a Hugging Face cache.
 
-What is there decides what can be proven. A Firstlight record and a Hugging Face cache carry the digest of every file as
-the hub listed it; of a plain directory only its own completeness can be checked, and its bytes are then the same on
-every node.
+The kind of directory determines what can be verified. A Firstlight record and a Hugging Face cache contain the digest
+of every file as the hub listed it. A plain directory can only be checked for its own completeness; its bytes are then
+the same on every node.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ LEFT_OVER = (PARTIAL, ".incomplete", ".lock", ".metadata")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the files lie, and whether that is a snapshot of a Hugging Face cache."""
+    """The directory with the files, and the Hugging Face cache if it is a snapshot of one."""
 
     root: str
     cache: str = ""
 
 
 class DirectorySource:
-    """One repository at one revision in a directory; speaks as `HubClient` does."""
+    """One repository at one revision in a directory, with the interface of `HubClient`."""
 
     def __init__(self, source: str, repository: str, revision: str, selection: Selection | None = None) -> None:
         self.source = source
@@ -65,7 +65,7 @@ class DirectorySource:
         self._root = source
 
     def files(self) -> list[RemoteFile]:
-        """Every file of the revision, with the digest it must have."""
+        """Return every file of the revision, with the digest it must have."""
         if not os.path.isdir(self.source):
             raise HubError(
                 f"model_weights_source is {self.source}, which is no directory on this node, expected one with the "
@@ -74,7 +74,7 @@ class DirectorySource:
         place = find_place(self.source, self.repository, self.revision)
         self._root = place.root
         there = _paths(place.root)
-        # What is left out is not read: proving a copy of all weights in another format takes an hour for nothing.
+        # Unselected files are not read: hashing all weights in another format would waste an hour.
         try:
             paths = check_selection(there, self.selection)
         except ValueError as error:
@@ -95,12 +95,12 @@ class DirectorySource:
         ]
 
     def fetch(self, item: RemoteFile, directory: str) -> None:
-        """Bring one file to its place; it appears there only when its size and digest are right."""
+        """Copy a file to its destination, where it appears only once its size and digest are verified."""
         target = os.path.join(directory, item.path)
         make_directories(directory, os.path.dirname(item.path))
         partial = target + PARTIAL
         found = ""
-        # Twice: what an earlier run left may be the beginning of another file.
+        # Twice: a partial file from an earlier run may be the beginning of another file.
         for _ in range(2):
             try:
                 digester = receive(item, partial, lambda have: self._stream(item, have), self.meter)
@@ -190,7 +190,10 @@ class DirectorySource:
 
 
 def find_place(source: str, repository: str, revision: str) -> Place:
-    """The directory with the files: `source` itself, or a snapshot of the Hugging Face cache it is or holds."""
+    """Return the directory with the files: `source`, or the snapshot in the Hugging Face cache there.
+
+    `source` may also be a directory that contains such a cache.
+    """
     name = f"models--{repository.replace('/', '--')}"
     for cache in (source, os.path.join(source, name), os.path.join(source, "hub", name)):
         if os.path.isdir(os.path.join(cache, "snapshots")):
@@ -218,7 +221,7 @@ def find_place(source: str, repository: str, revision: str) -> Place:
 
 
 def _refs(cache: str) -> dict[str, str]:
-    """What the names of a cache (such as main) stand for."""
+    """Return the refs of a cache (such as main) with their commits."""
     top = os.path.join(cache, "refs")
     found = {}
     for place, _, names in os.walk(top):
@@ -233,7 +236,7 @@ def _refs(cache: str) -> dict[str, str]:
 
 
 def _broken_refs(cache: str) -> list[str]:
-    """Names of a cache that lead nowhere: offline, an engine that is given the name would not find its files."""
+    """Report refs of a cache without a snapshot: offline, an engine given the model's name would not find its files."""
     return [
         f"{cache}/refs/{name} names {commit or 'nothing'}, of which there is no snapshot: not used here, but an engine "
         "that is given the model by name would not find it offline"
@@ -243,11 +246,11 @@ def _broken_refs(cache: str) -> list[str]:
 
 
 def _paths(root: str) -> list[str]:
-    """Every file below `root`, through links; one that leads nowhere is named."""
+    """Return every file below `root`, also behind links; raises HubError for dangling links."""
     found, dangling = [], []
     for place, below, names in os.walk(root):
         below[:] = sorted(name for name in below if name not in NOT_MODEL)
-        # A link to a directory is listed among the directories and not walked into.
+        # A link to a directory is listed among the directories, but not followed.
         linked = [name for name in below if os.path.islink(os.path.join(place, name))]
         for name in [*names, *linked]:
             path = os.path.join(place, name)
@@ -268,14 +271,14 @@ def _paths(root: str) -> list[str]:
 
 
 def _blob_digest(path: str) -> str:
-    """The digest a Hugging Face cache names a file's bytes by; empty when it is no link into the cache."""
+    """Return the digest in a file's blob name in a Hugging Face cache; empty if it is not a link into one."""
     if not os.path.islink(path):
         return ""
     return _digest_of(os.path.basename(os.path.realpath(path)))
 
 
 def _download_metadata(root: str, path: str) -> tuple[str, str]:
-    """Commit and digest that a download into a plain directory left behind; empty where it left none."""
+    """Return commit and digest recorded by a download into a plain directory; empty if it recorded none."""
     try:
         with open(os.path.join(root, METADATA, f"{path}.metadata"), encoding="utf-8") as stream:
             lines = [line.strip() for line in stream.read().splitlines()]
@@ -293,7 +296,7 @@ def _digest_of(name: str) -> str:
 
 
 def _check_safetensors(path: str) -> None:
-    """Raises ValueError when a shard was cut off."""
+    """Raises ValueError if a shard is truncated."""
     with open(path, "rb") as stream:
         length = header_length(stream.read(8))
         wanted = expected_size(length, stream.read(length))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work in a process of its own, so that whoever started it can ask how far it is.
+"""Run long work in a separate process, so that its caller can poll its progress.
 
-A module that copies for an hour says nothing until it ends. Here it starts the work and returns; later calls read the
-status file, until there is a result in it. The work goes on when the connection breaks.
+A module that copies for an hour prints nothing until it ends. Instead, the first call starts the work and returns;
+later calls read the status file until it contains a result. The work continues if the connection breaks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapsho
 
 DIRECTORY = "/run/firstlight/jobs"
 DIRECTORY_OF_USER = "/run/user/{}/firstlight-jobs"
-"""Where somebody else than root keeps them: a directory that nobody else can write to."""
+"""The directory for users other than root: one that nobody else can write to."""
 
 TICK = 0.5
 UNWATCHED = 20.0
-"""Seconds after which a job that nobody asks for was left alone, and may be ended by the next run."""
+"""Seconds without polling after which a job counts as abandoned, and may be killed by the next run."""
 
 
 class Job:
-    """One piece of work on this node, known by what it works on."""
+    """A job on this node, identified by its subject."""
 
     def __init__(self, subject: str, directory: str = "") -> None:
         self.subject = subject
@@ -40,7 +40,7 @@ class Job:
         self._watched = self._status.removesuffix(".json") + ".watched"
 
     def start(self, work: Callable[[Meter], dict[str, Any]]) -> None:
-        """Begin the work; one that an earlier run left alone is ended first."""
+        """Start the work; an abandoned job of an earlier run is killed first."""
         self._make_way()
         self._watch()
         write_file(self._status, json.dumps({"asked_at": time.time()}), 0o600)
@@ -50,7 +50,7 @@ class Job:
         os.waitpid(middle, 0)
 
     def wait(self, seconds: float) -> dict[str, Any]:
-        """The result, or how far it is when so many seconds have passed: C({"unfinished": true, "progress": ...})."""
+        """Return the result or, after `seconds`, the progress as {"unfinished": true, "progress": ...}."""
         end = time.monotonic() + seconds
         while True:
             self._watch()
@@ -61,7 +61,7 @@ class Job:
                         os.unlink(path)
                 return dict(state["result"])
             if not _goes_on(state):
-                # It may have ended between the two looks.
+                # It may have finished between the two checks.
                 again = self._read()
                 if again.get("result") is not None:
                     continue
@@ -75,7 +75,7 @@ class Job:
             time.sleep(0.05)
 
     def _make_way(self) -> None:
-        """End a job of an earlier run that nobody asks for any more; one that is being watched stays."""
+        """Kill an abandoned job of an earlier run; raises HubError if a job is still being polled."""
         first, began = self._watched_at(), time.monotonic()
         while (process := self._read().get("process")) and _runs(process):
             seen = self._watched_at()
@@ -85,14 +85,14 @@ class Job:
                     f"another run still works on {self.subject}, expected to be the only one: wait for it to end, and "
                     "run again"
                 )
-            # Under a clock that was set back since, nobody knows when it was asked for; that nobody does now counts.
+            # If the clock was set back, the last poll cannot be dated; then it counts that nobody polls now.
             if time.time() - seen >= UNWATCHED or waited >= UNWATCHED:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(process["pid"]), signal.SIGTERM)
             time.sleep(0.1)
 
     def _watch(self) -> None:
-        # After a restart of the node it is gone, and who asks must hear of that and not of a missing file.
+        # The directory is gone after a reboot; the caller must see that error, not the one of a missing file.
         os.makedirs(self._directory, mode=0o755, exist_ok=True)
         with open(self._watched, "w", encoding="utf-8"):
             pass
@@ -113,7 +113,7 @@ class Job:
         return state if isinstance(state, dict) else {}
 
     def _detach(self, work: Callable[[Meter], dict[str, Any]]) -> None:
-        """In the child: leave the session and the pipes of the caller, who else would be waited for."""
+        """In the child: leave the session and close the caller's pipes, as the caller would otherwise wait for it."""
         try:
             os.setsid()
             if os.fork() > 0:
@@ -123,7 +123,7 @@ class Job:
                 os.dup2(nothing, descriptor)
             self._run(work)
         finally:
-            # Never back into the caller's program, whatever happened.
+            # Never return into the caller's program, whatever happened.
             os._exit(0)
 
     def _run(self, work: Callable[[Meter], dict[str, Any]]) -> None:
@@ -133,13 +133,13 @@ class Job:
         process = _identity(os.getpid())
         state: dict[str, Any] = {"process": process, "progress": {}}
         if not self._write(state):
-            # Nobody could find it, watch it or end it.
+            # Nobody could find, poll or kill this job.
             return
         teller = threading.Thread(target=self._tell, args=(meter, process, ended), daemon=True)
         teller.start()
         try:
             result = outcome(work, meter, self.subject)
-        except Exception as error:  # noqa: BLE001 - the caller must hear of it; nobody else would
+        except Exception as error:  # noqa: BLE001 - the caller must get it; nobody else would
             result = {"failed": True, "msg": f"the work on {self.subject} broke off: {error!r}"}
         ended.set()
         teller.join()
@@ -162,7 +162,7 @@ class Job:
 
 
 def outcome(work: Callable[[Meter], dict[str, Any]], meter: Meter, subject: str) -> dict[str, Any]:
-    """The work's result, also when it is a refusal."""
+    """Return the work's result; errors become a failed result."""
     try:
         return work(meter)
     except (HubError, ValueError) as error:
@@ -176,7 +176,7 @@ def outcome(work: Callable[[Meter], dict[str, Any]], meter: Meter, subject: str)
 
 
 def run_watched(module: Any, job: Job, work: Callable[[Meter], dict[str, Any]]) -> None:
-    """A module's main part: the work at once, or, with O(wait), as a job that later calls ask for."""
+    """Run a module's work directly or, with the option `wait`, as a job that later calls poll."""
     parameters = module.params
     if module.check_mode or not parameters["wait"]:
         result = outcome(work, Meter(), job.subject)
@@ -202,7 +202,7 @@ def _identity(pid: int) -> dict[str, Any]:
 
 
 def _goes_on(state: dict[str, Any]) -> bool:
-    """Whether a result may still come: the process runs, or is about to."""
+    """Whether a result may still come: the process runs, or is about to start."""
     if state.get("process"):
         return _runs(state["process"])
     return bool(state) and abs(time.time() - float(state.get("asked_at") or 0.0)) < UNWATCHED

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of a model's repository an engine loads: many hold the same weights in several formats.
+"""Select the files of a model's repository that an engine loads: many contain the same weights in several formats.
 
-In each directory the first format of the list that is there is taken, as engines look for them; other files that are
-known to hold weights are left out. A file of which nothing is known is always taken: a kilobyte too much costs nothing,
-one that is missing ends the start.
+In each directory, the first format of the list that is present is selected, as engines do; other files known to be
+weights are left out. Unknown files are always selected: an unneeded kilobyte costs nothing, a missing one prevents the
+start.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ FORMAT_KEYS = ("name", "files", "except")
 
 @dataclass(frozen=True)
 class Format:
-    """Files that hold weights in one format, by patterns of their names without the directory."""
+    """Weights in one format, as patterns of file names without the directory."""
 
     name: str
     files: tuple[str, ...]
     without: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Whether a file of this name is one of them."""
+        """Whether a file with this name belongs to the format."""
         return _is_like(name, self.files) and not _is_like(name, self.without)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is brought of a repository; without formats and patterns that is everything."""
+    """Which files of a repository to fetch; without formats and patterns, all of them."""
 
     formats: tuple[Format, ...] = ()
-    """In the order in which the engine prefers them."""
+    """In the engine's order of preference."""
     weights: tuple[str, ...] = ()
-    """Names of files that hold weights, and are left out when they are not of the format that is taken."""
+    """Patterns of weight files, which are left out unless they belong to the selected format."""
     exclude: tuple[str, ...] = ()
-    """Paths that are left out."""
+    """Patterns of paths to leave out."""
     include: tuple[str, ...] = ()
-    """Paths that are taken whatever the rest says."""
+    """Patterns of paths to fetch regardless of all other rules."""
 
     def has_weights(self, path: str) -> bool:
-        """Whether a file is known to hold weights."""
+        """Whether a file is known to contain weights."""
         name = posixpath.basename(path)
         return _is_like(name, self.weights) or any(one.has(name) for one in self.formats)
 
 
 def read_selection(given: Mapping[str, Any] | None) -> Selection:
-    """A selection as the plan writes it down. Raises ValueError when it is none."""
+    """Parse a selection from the plan. Raises ValueError if it is invalid."""
     if not given:
         return Selection()
     _check_keys(given, KEYS, "the selection of files")
@@ -70,7 +70,7 @@ def read_selection(given: Mapping[str, Any] | None) -> Selection:
 
 
 def select(paths: Iterable[str], selection: Selection) -> list[str]:
-    """Those of the files of a repository that are brought, in order."""
+    """Return the selected files of a repository, sorted."""
     listed = sorted(set(paths))
     included = {path for path in listed if _is_like(path, selection.include)}
     left = [path for path in listed if path not in included and not _is_like(path, selection.exclude)]
@@ -87,7 +87,7 @@ def select(paths: Iterable[str], selection: Selection) -> list[str]:
 
 
 def check_selection(paths: Iterable[str], selection: Selection) -> list[str]:
-    """As `select`. Raises ValueError when a repository with weights has none that the engine would load."""
+    """Like `select`, but raises ValueError if a repository has weights, none of which the engine would load."""
     listed = list(paths)
     taken = select(listed, selection)
     weights = sorted(path for path in listed if selection.has_weights(path))
@@ -102,13 +102,13 @@ def check_selection(paths: Iterable[str], selection: Selection) -> list[str]:
 
 
 def files_lacking(selection: Selection, brought: Iterable[str], left_out: Iterable[str]) -> list[str]:
-    """Files that an earlier run left out of a repository and that are wanted now."""
+    """Return files that an earlier run left out and that are selected now."""
     there, out = set(brought), set(left_out)
     return [path for path in select(there | out, selection) if path in out] if out else []
 
 
 def _is_used(index: str, listed: Iterable[str], taken: Iterable[str]) -> bool:
-    """Whether an index names shards that are brought: without them it would be the list of what is missing."""
+    """Whether an index belongs to selected shards: otherwise it would only list missing files."""
     stem, ending = posixpath.splitext(index.removesuffix(INDEX_ENDING))
     directory = posixpath.dirname(index)
 

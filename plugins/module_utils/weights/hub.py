@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model hub says of a repository's files, and what of it is still to be fetched.
+"""What a model hub lists of a repository's files, and what of that is still to be fetched.
 
-Large files are named by the SHA-256 of their bytes (LFS), small ones by Git's own blob hash.
+Large files are identified by the SHA-256 of their content (LFS), small ones by Git's blob hash.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ LONGEST_WAIT = 60.0
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a repository; `digest` is "sha256:..." or "git:...", empty where the source has left the file out."""
+    """One file of a repository; `digest` is "sha256:..." or "git:...", empty if the source left the file out."""
 
     path: str
     size: int
     digest: str
     sha256: str = ""
-    """Also known of a small file when it comes from a node that proved it; a hub says it of large ones only."""
+    """Also known for a small file that comes from a node which has verified it; a hub has it for large files only."""
 
     @property
     def known_sha256(self) -> str:
-        """The SHA-256 as far as the source tells it."""
+        """The SHA-256 if the source provides it, or else empty."""
         kind, _, digits = self.digest.partition(":")
         return digits if kind == "sha256" else self.sha256
 
 
 def check_request(endpoint: str, repository: str, revision: str, plain: bool = False) -> None:
-    """Refuse what could not be pinned or would leave the hub's address space.
+    """Raise ValueError for a request that is not pinned or would leave the hub's address space.
 
-    `plain` is whether what comes is compared with a digest from elsewhere, so that anybody may see and answer it.
+    `plain` allows http, for content that is compared with a digest from elsewhere, so that it does not matter who sees
+    or answers the request.
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -59,32 +60,32 @@ def check_request(endpoint: str, repository: str, revision: str, plain: bool = F
 
 
 def tree_url(endpoint: str, repository: str, revision: str) -> str:
-    """Where the hub lists every file of a revision."""
+    """Return the URL of the list of all files of a revision."""
     return f"{endpoint.rstrip('/')}/api/models/{quote(repository)}/tree/{quote(revision)}?recursive=true"
 
 
 def file_url(endpoint: str, repository: str, revision: str, path: str) -> str:
-    """Where the hub hands out a file of a revision."""
+    """Return the URL of a file of a revision."""
     return f"{endpoint.rstrip('/')}/{quote(repository)}/resolve/{quote(revision)}/{quote(path)}"
 
 
 def same_origin(url: str, endpoint: str) -> bool:
-    """Whether a secret meant for the endpoint may go to this address."""
+    """Whether a secret for the endpoint may be sent to this URL."""
     one, other = urlsplit(url), urlsplit(endpoint)
     return (one.scheme, one.netloc) == (other.scheme, other.netloc)
 
 
 def may_follow(url: str, base: str) -> bool:
-    """Whether a page may lead there: to the web, and not out of TLS."""
+    """Whether a page may refer to this URL: only to http or https, and never from https to http."""
     scheme = urlsplit(url).scheme
     return scheme == "https" or (scheme == "http" and urlsplit(base).scheme == "http")
 
 
 def next_page(link: str | None, base: str) -> str | None:
-    """The address in a Link header with rel="next": large repositories are listed in pages.
+    """Return the URL with rel="next" in a Link header, as large repositories are listed in pages.
 
-    `base` is the page that had it. Raises ValueError when it leads to anything but a web page, or out of TLS: the list
-    says what is proven, and a file of this host is none.
+    `base` is the URL of the page. Raises ValueError if the next URL is not http or https, or leaves TLS: verification
+    relies on the list, so it must not come from a file of this host.
     """
     for entry in (link or "").split(","):
         address, *parameters = (part.strip() for part in entry.split(";"))
@@ -97,7 +98,7 @@ def next_page(link: str | None, base: str) -> str | None:
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait as a Retry-After header asks, never more than a minute; None when it does not say."""
+    """Return the seconds to wait according to a Retry-After header, at most a minute; None if it has none."""
     value = (value or "").strip()
     try:
         if value.isascii() and value.isdecimal():
@@ -110,7 +111,7 @@ def retry_after(value: str | None, now: float) -> float | None:
 
 
 def check_path(path: str) -> str:
-    """A file's path below the snapshot; one that would leave it is refused, whatever the hub says."""
+    """Return a file's path; raises ValueError if it would leave the snapshot, whatever the hub lists."""
     parts = path.split("/")
     if path.startswith("/") or "\\" in path or "\x00" in path or any(part in ("", ".", "..") for part in parts):
         raise ValueError(f"the hub lists a file {path!r}, expected a path below the repository: refused")
@@ -120,7 +121,7 @@ def check_path(path: str) -> str:
 
 
 def parse_tree(text: str) -> list[RemoteFile]:
-    """The files of one page of a tree listing."""
+    """Parse the files of one page of a tree listing."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -162,7 +163,7 @@ def _size_of(entry: Mapping[str, object]) -> int:
 
 
 class Digester:
-    """Computes the digest a file must have, piece by piece, and its SHA-256 beside it."""
+    """Computes a file's digest incrementally, along with its SHA-256."""
 
     def __init__(self, digest: str, size: int) -> None:
         kind = digest.partition(":")[0]
@@ -171,27 +172,27 @@ class Digester:
         if kind == "sha256":
             self._hash = self._sha256
         elif kind == "git":
-            # Git names a file by the SHA-1 of a header and its bytes; this is naming, not security.
+            # Git identifies a file by the SHA-1 of a header and its content; this is an identifier, not security.
             self._hash = hashlib.sha1(f"blob {size}\x00".encode(), usedforsecurity=False)
         else:
             raise ValueError(f"digest is {digest!r}, expected sha256:... or git:...")
 
     def update(self, piece: bytes | memoryview) -> None:
-        """Take more bytes in."""
+        """Add more bytes."""
         self._hash.update(piece)
         if self._hash is not self._sha256:
             self._sha256.update(piece)
 
     def result(self) -> str:
-        """The digest so far, with its kind."""
+        """Return the digest so far, with its kind."""
         return f"{self._kind}:{self._hash.hexdigest()}"
 
     def sha256(self) -> str:
-        """The SHA-256 so far, as 64 digits."""
+        """Return the SHA-256 so far, as 64 digits."""
         return self._sha256.hexdigest()
 
     def proves(self, item: RemoteFile) -> bool:
-        """Whether these are the bytes of that file."""
+        """Whether the bytes so far are exactly those of that file."""
         return self.result() == item.digest and item.sha256 in ("", self.sha256())
 
 
@@ -202,8 +203,8 @@ def to_fetch(
 ) -> tuple[list[RemoteFile], list[RemoteFile]]:
     """Split into (to fetch, to verify first).
 
-    `present` gives size and modification time of what is on disk. A file of another size is fetched; one that
-    the record proves (same digest, size and time as when it was verified) is left alone; any other is hashed.
+    `present` maps the files on disk to size and modification time. A file of another size is fetched; one that matches
+    the record (same digest, size and time as when it was verified) is left alone; any other is hashed.
     """
     fetch: list[RemoteFile] = []
     verify: list[RemoteFile] = []
@@ -220,10 +221,10 @@ def to_fetch(
 
 
 def total(files: Iterable[RemoteFile]) -> int:
-    """Bytes of all these files."""
+    """Return the total size of these files in bytes."""
     return sum(item.size for item in files)
 
 
 def plan_lines(files: Iterable[RemoteFile]) -> str:
-    """What would be fetched, for a diff: one line a file."""
+    """Render what would be fetched as a diff, one line per file."""
     return "".join(f"{item.path} {item.size} bytes {item.digest}\n" for item in sorted(files, key=lambda one: one.path))

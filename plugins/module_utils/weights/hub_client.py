@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches a model's files from a hub: resumed where a run was cut, used only once proven."""
+"""Fetch a model's files from a hub: interrupted downloads are resumed, and files are used only once verified."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ ATTEMPTS = 5
 MAX_PAGES = 10_000
 LISTING_BYTES = 64 << 20
 """No repository's list is longer: one of 100,000 files has 30 MB."""
-# Answers that pass: the hub was slow to take the request, or asks to be asked less often.
+# Temporary errors: the hub timed out, or limits the rate of requests.
 TRY_LATER = (408, 429)
 NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows the hub to its storage, but hands the token to nobody but the hub; another node leads nowhere."""
+    """Follows redirects to the hub's storage, but sends the token only to the hub; a node's are refused."""
 
     def __init__(self, endpoint: str, token: str, peer: bool) -> None:
         self._endpoint = endpoint
@@ -65,7 +65,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """The request for the new address; None where it may not lead there, which is then an error."""
+        """Return the redirected request, or None if the redirect is not allowed, which is then an error."""
         if self._peer or not may_follow(newurl, req.full_url):
             return None
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -77,8 +77,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 class HubClient:
     """One repository at one revision, on a hub or on another node that shares it (`peer`).
 
-    What a hub says is believed because of its certificate. Another node has none: `listing` is the digest of what it
-    lists, as the controller has it from that node, and the token is not sent but signs each request.
+    A hub is trusted because of its certificate. Another node has none: `listing` is the digest of its list, which the
+    controller has got from that node, and the token is not sent but signs each request.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class HubClient:
         self._timeout = timeout
         self._peer = peer
         self._listing = listing
-        # A node of the same fabric is never behind a proxy.
+        # Nodes of the same fabric are never behind a proxy.
         direct = [urllib.request.ProxyHandler({})] if peer else []
         self._opener = urllib.request.build_opener(_Redirects(self.endpoint, token, peer), *direct)
         self.pause: Callable[[float], None] = time.sleep
@@ -120,9 +120,9 @@ class HubClient:
         return self._opener.open(request, timeout=self._timeout)
 
     def check_access(self, path: str = "config.json") -> bool:
-        """Raise HubError where a file of the revision would not be handed out; its list is shown to everybody.
+        """Raise HubError if access to a file of the revision is refused; the list of files is public even then.
 
-        False where the hub does not say: whoever fetches is patient, who only asks is not.
+        Returns False if the hub does not answer: only `fetch` retries, a mere check does not.
         """
         url = file_url(self.endpoint, self.repository, self.revision, path)
         try:
@@ -137,7 +137,7 @@ class HubClient:
         return True
 
     def files(self) -> list[RemoteFile]:
-        """Every file of the revision."""
+        """Return every file of the revision."""
         found: list[RemoteFile] = []
         url: str | None = tree_url(self.endpoint, self.repository, self.revision)
         room, pages = LISTING_BYTES, 0
@@ -163,7 +163,7 @@ class HubClient:
         return found
 
     def _check_listing(self, data: bytes) -> None:
-        """Believe nobody who only answers at the address of the node that shares."""
+        """Raise HubError unless the list is the expected one, as something else may answer at the address."""
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         if self._peer and digest != self._listing:
             raise HubError(
@@ -192,11 +192,11 @@ class HubClient:
         raise HubError(self._unreachable(trouble)) from trouble
 
     def _wait(self, attempt: int, trouble: Exception | None) -> None:
-        """Pause before the next attempt, as long as the hub asks where it says so."""
+        """Pause before the next attempt, for as long as the hub requests."""
         asked: float | None = None
         if isinstance(trouble, urllib.error.HTTPError) and trouble.code in TRY_LATER:
             if attempt + 1 == ATTEMPTS:
-                return  # no attempt follows that a minute's wait could help
+                return  # no attempt follows, so waiting a minute is pointless
             asked = retry_after(trouble.headers.get("Retry-After"), time.time())
         self.pause(min(2.0**attempt, 10.0) if asked is None else asked)
 
@@ -234,13 +234,13 @@ class HubClient:
         )
 
     def fetch(self, item: RemoteFile, directory: str) -> None:
-        """Bring one file to its place; it appears there only when its size and digest are right."""
+        """Download a file to its destination, where it appears only once its size and digest are verified."""
         target = os.path.join(directory, item.path)
         make_directories(directory, os.path.dirname(item.path))
         partial = target + PARTIAL
         trouble: Exception | None = None
         corrupt = failures = counted = 0
-        # A connection that brings something before it breaks off may do so as often as it likes.
+        # A connection may break any number of times as long as each one transfers something.
         while failures < ATTEMPTS:
             before = _size(partial)
             self.meter.add(-counted)
@@ -257,7 +257,7 @@ class HubClient:
                         f"{item.path} came twice with {found}, expected {item.digest} as {self.endpoint} lists it: "
                         "something on the way changes it; nothing of it was kept"
                     )
-            # What is there is read, and counted, again by the next attempt.
+            # The next attempt reads, and counts, the partial file again.
             counted = _size(partial)
             failures = 0 if counted > before else failures + 1
             if trouble is not None and failures < ATTEMPTS:
@@ -265,7 +265,7 @@ class HubClient:
         raise HubError(self._unreachable(trouble, item.path)) from trouble
 
     def _attempt(self, item: RemoteFile, partial: str, directory: str) -> tuple[Digester | None, Exception | None]:
-        """Fetch what is missing: its digest when it is whole, and what went wrong that another attempt may mend."""
+        """Fetch what is missing; return the digest of a complete file, or else the error that a retry may resolve."""
         try:
             digester = self._receive(item, partial)
             if digester is None:
@@ -289,7 +289,7 @@ class HubClient:
         return receive(item, partial, lambda have: self._stream(item, have), self.meter)
 
     def _stream(self, item: RemoteFile, have: int) -> tuple[IO[bytes], int]:
-        """The file's bytes from `have` on, or from its start where the server knows no ranges."""
+        """Open the file from offset `have`, or from its start if the server does not support ranges."""
         response = self._open(file_url(self.endpoint, self.repository, self.revision, item.path), offset=have)
         return response, have if have and response.status == 206 else 0
 
@@ -306,7 +306,7 @@ def _size(path: str) -> int:
 
 
 def _peer_refused(endpoint: str, what: str, path: str, status: int) -> str:
-    """Why another node does not hand out what it shares."""
+    """Explain why another node refuses a request."""
     if status in (401, 403):
         return (
             f"{endpoint} does not take this run's token for {what} (HTTP {status}): another run shares from there; "
@@ -321,6 +321,6 @@ def _peer_refused(endpoint: str, what: str, path: str, status: int) -> str:
 
 
 def _is_network_trouble(error: OSError) -> bool:
-    """Whether the way to the hub failed, which another attempt may mend, and not the disk."""
+    """Whether the network failed, which a retry may resolve, and not the disk."""
     kinds = (urllib.error.URLError, ConnectionError, TimeoutError, ssl.SSLError)
     return isinstance(error, kinds) or error.errno in NETWORK_ERRORS

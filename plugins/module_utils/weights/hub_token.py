@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The access token of a model hub: from a file of the host or as it is given; it is shown in no message."""
+"""The access token of a model hub, from a file of the host or as an option; no message contains it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .snapshot_store import HubError
 
 
 def hub_token(given: str | None, path: str | None, endpoint: str) -> str:
-    """The token to send, empty for none. Raises HubError where it is unusable, or would be read on its way."""
+    """Return the token to send, or an empty string. Raises HubError if it is unusable, or would be sent over http."""
     token = _plain(given.strip(), "the access token") if given else read_token(path)
     if token and not endpoint.startswith("https:"):
         raise HubError(
@@ -21,7 +21,7 @@ def hub_token(given: str | None, path: str | None, endpoint: str) -> str:
 
 
 def read_token(path: str | None) -> str:
-    """The access token in a file; empty without one."""
+    """Read the access token from a file; empty without a path."""
     if not path:
         return ""
     try:
@@ -42,7 +42,7 @@ def read_token(path: str | None) -> str:
 def _plain(token: str, where: str) -> str:
     if all("!" <= character <= "~" for character in token):
         return token
-    # What complains of a header that cannot be sent would show it.
+    # Otherwise, the error about an invalid header would show the token.
     raise HubError(
         f"{where} holds more than one word, or other characters than a token has, expected an access token alone: "
         "put only that there"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model's own files say of its completeness where no hub lists them: an index's shards, a shard's tensors."""
+"""Check a model's completeness by its own files if no hub lists them: the shards of an index, the tensors of a
+shard."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 
 def missing_shards(index_path: str, text: str, paths: Iterable[str]) -> list[str]:
-    """Files that an index names and that are not there. Raises ValueError when it is no index."""
+    """Return files that an index names but that are missing. Raises ValueError if it is not an index."""
     try:
         weight_map = json.loads(text)["weight_map"]
         named = {posixpath.join(posixpath.dirname(index_path), str(name)) for name in weight_map.values()}
@@ -24,12 +25,12 @@ def missing_shards(index_path: str, text: str, paths: Iterable[str]) -> list[str
 
 
 def is_weights(path: str) -> bool:
-    """Whether a file holds tensors, so that a directory with it may be a model."""
+    """Whether a file contains tensors, so that its directory may be a model."""
     return path.endswith(WEIGHTS)
 
 
 def header_length(first: bytes) -> int:
-    """The length of a safetensors header from the file's first eight bytes. Raises ValueError when it cannot be one."""
+    """Parse the length of a safetensors header from the first eight bytes. Raises ValueError if it is invalid."""
     length = int.from_bytes(first[:8], "little")
     if len(first) < 8 or not 2 <= length <= LONGEST_HEADER:
         raise ValueError("it does not begin as a safetensors file does")
@@ -37,7 +38,7 @@ def header_length(first: bytes) -> int:
 
 
 def expected_size(length: int, header: bytes) -> int:
-    """How many bytes a safetensors file with this header must have. Raises ValueError when it is no header."""
+    """Return the size that a safetensors file with this header must have. Raises ValueError if it is invalid."""
     try:
         entries: Mapping[str, Any] = json.loads(header)
         ends = [int(entry["data_offsets"][1]) for name, entry in entries.items() if name != "__metadata__"]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves proven directories to the other nodes, in the words of a model hub: the file that runs on the node.
+"""Serve verified directories to other nodes through the API of a model hub: the program that runs on the node.
 
-It is copied to the node as one file and run by systemd for as long as a distribution takes; so it needs nothing but
-Python. It hands out only files that the record of a directory names, only while they are as they were proven, and only
-to whoever has the token of this run. The token itself is never sent: each request is signed with it.
+It is copied to the node as a single file and run by systemd for the duration of a distribution, so it needs nothing but
+Python. It serves only files that the record of a directory lists, only while they are unchanged since their
+verification, and only to clients with the token of this run. The token itself is never sent: each request is signed
+with it.
 """
 
 from __future__ import annotations
@@ -26,32 +27,32 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 PATIENCE = 60.0
-"""Seconds a connection may stand still before it is closed, so that it does not keep its place for ever."""
+"""Seconds without progress after which a connection is closed, so that it does not hold its slot forever."""
 HEADER_SECONDS = 10.0
 HEADER_BYTES = 16 << 10
-"""For the whole header of a request, however it trickles in."""
+"""The limit for the whole header of a request, however slowly it arrives."""
 STRANGERS = 16
 STRANGERS_OF_ONE = 8
-"""Connections of addresses that nobody planned, all together and of one. They take no place of a planned one."""
+"""The most connections of unplanned addresses, in total and per address. They use no slots of planned addresses."""
 LEAST = 8
-"""Connections that each planned address may have in any case."""
+"""The connections that each planned address may have in any case."""
 LINES = 5
-"""Lines a minute that one planned address, or all others together, can write into the log."""
+"""Log lines per minute that one planned address, or all others together, can cause."""
 REQUESTS = 1 << 18
-"""Signatures that are remembered, so that none is taken twice; after so many requests nobody is answered any more."""
+"""How many nonces are remembered to prevent replays; after this number of requests, all further ones are refused."""
 SCHEME = "Firstlight"
 NONCE = 32
-"""Characters of the number that each request has of its own."""
+"""The length of the nonce of each request."""
 
 
 def request_mac(token: str, method: str, target: str, wanted: str, nonce: str) -> str:
-    """What shows that whoever sends a request has the token; `wanted` is the Range it asks for."""
+    """Return the MAC that proves possession of the token; `wanted` is the requested Range."""
     return hmac.new(token.encode(), f"{method}\n{target}\n{wanted}\n{nonce}".encode(), "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
 class Shared:
-    """One directory: its files by path, and the list of them as a hub gives it."""
+    """One directory: its files by path, and their list in the format of a hub."""
 
     directory: str
     files: dict[str, dict[str, Any]]
@@ -60,7 +61,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Settings:
-    """What to serve, where, to whom first, and to how many at a time."""
+    """What to serve, where, to whom, and over how many connections."""
 
     address: str
     port: int
@@ -69,11 +70,11 @@ class Settings:
     connections: int
     idle: float
     peers: frozenset[str] = frozenset()
-    """Addresses of the planned nodes; without any, everybody is planned."""
+    """Addresses of the planned nodes; if empty, every address is planned."""
 
 
 def take_settings(path: str) -> Settings:
-    """Read the settings with the token in them, and remove the file: nobody needs it any more."""
+    """Read the settings, including the token, and delete the file, which is no longer needed."""
     with open(path, encoding="utf-8") as stream:
         found = json.load(stream)
     os.unlink(path)
@@ -95,9 +96,9 @@ def take_settings(path: str) -> Settings:
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and the one after the last that a Range header asks for; None when it asks for none.
+    """Parse a Range header into the first byte and the one after the last; None if it requests no range.
 
-    Raises ValueError when there are no such bytes.
+    Raises ValueError if the range is not satisfiable.
     """
     kind, _, wanted = (header or "").strip().partition("=")
     first, dash, last = wanted.strip().partition("-")
@@ -112,7 +113,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 
 class _Header(io.RawIOBase):
-    """Reads a request's header; there is one deadline for all of it, not one for each byte."""
+    """Reads the header of a request with one deadline for all of it, not one for each byte."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -120,11 +121,11 @@ class _Header(io.RawIOBase):
         self._room = HEADER_BYTES
 
     def readable(self) -> bool:
-        """As a stream must say."""
+        """Required of a stream."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """What has come, while there is time and room left."""
+        """Read what has arrived, within the limits of time and size."""
         seconds = self._end - time.monotonic()
         if seconds <= 0 or not self._room:
             raise TimeoutError(f"no whole request in {HEADER_SECONDS:g} s and {HEADER_BYTES} bytes")
@@ -152,18 +153,18 @@ class Answer(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Header(self.connection))
 
     def do_GET(self) -> None:
-        """Hand out a list or a file."""
+        """Send a list or a file."""
         self._answer()
 
     def do_HEAD(self) -> None:
-        """The same without the bytes."""
+        """Send only the headers."""
         self._answer()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that the base class calls it by
-        """Only what went wrong is worth a line; the requests themselves are thousands."""
+        """Do not log requests: there are thousands. Only errors are logged."""
 
     def log_error(self, format: str, *args: Any) -> None:  # noqa: A002 - see above
-        """What went wrong, a few lines of it."""
+        """Log an error, subject to the rate limit."""
         self.server.say(self.client_address[0], format % args)
 
     def _answer(self) -> None:
@@ -247,15 +248,15 @@ class Answer(BaseHTTPRequestHandler):
             try:
                 self.connection.sendfile(stream, offset=start, count=end - start)
             except (ConnectionError, TimeoutError):
-                # The other end went away, or stood still: it resumes where it was.
+                # The client disconnected or stalled: it resumes where it was.
                 self.close_connection = True
 
 
 class Server(ThreadingHTTPServer):
-    """Takes so many connections of planned nodes at a time; more of them wait in the kernel's queue.
+    """Serves a limited number of connections of planned nodes at a time; more of them wait in the kernel's queue.
 
-    Who it is that comes decides before a byte is read: each address has a quota, and addresses that nobody planned have
-    a few places of their own.
+    Connections are admitted by address before a byte is read: each planned address has a quota, and unplanned addresses
+    share a few slots of their own.
     """
 
     daemon_threads = True
@@ -264,7 +265,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._places = threading.BoundedSemaphore(settings.connections)
-        # Twice what each is told to use (plugin_utils/fan_out.py): a connection that has just ended still counts.
+        # Twice what each node is told to use (plugin_utils/fan_out.py), as a connection that has just ended still
+        # counts.
         self._quota = max(LEAST, 2 * settings.connections // (len(settings.peers) or 4))
         self._held: dict[str, int] = {}
         self._served = 0
@@ -277,7 +279,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((settings.address, settings.port), Answer)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Let in who may come, wait for a place, then answer in a thread."""
+        """Admit the connection, wait for a slot, then serve it in a thread."""
         address = client_address[0]
         if not self._enter(address):
             self.say(address, "has as many connections as it may have: refused another one")
@@ -288,12 +290,12 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request(request, client_address)
         except RuntimeError:
-            # No thread could be started: nobody else gives the place back.
+            # No thread could be started, so nothing else would release the slot.
             self._leave(address)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and give the place back."""
+        """Serve the connection, and release its slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -323,7 +325,7 @@ class Server(ThreadingHTTPServer):
             self._places.release()
 
     def is_new(self, nonce: str) -> bool:
-        """Whether this is the first request with this number: what somebody recorded is not taken again."""
+        """Whether this nonce is used for the first time: a recorded request is not accepted again."""
         with self._counting:
             if nonce in self._seen or len(self._seen) >= REQUESTS:
                 return False
@@ -332,7 +334,7 @@ class Server(ThreadingHTTPServer):
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """While something is handed out, it is not idle; who has no token keeps nothing awake."""
+        """Mark the server as not idle; only requests with a valid token get here."""
         with self._counting:
             self._served += 1
         try:
@@ -343,7 +345,7 @@ class Server(ThreadingHTTPServer):
                 self._last = time.monotonic()
 
     def say(self, address: str, words: str) -> None:
-        """Write a line into the log, as long as whom it is about has not had enough of them this minute."""
+        """Log a line, unless its address has reached the limit for this minute."""
         about = address if address in self.settings.peers else ""
         minute = int(time.monotonic() // 60)
         with self._counting:
@@ -355,11 +357,11 @@ class Server(ThreadingHTTPServer):
             sys.stderr.write(f"{line}\n")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """One connection that broke is not worth a traceback."""
+        """Log a broken connection without a traceback."""
         self.say(client_address[0], repr(sys.exc_info()[1]))
 
     def service_actions(self) -> None:
-        """End when nobody has come for long: whoever started this has forgotten it, or died."""
+        """Shut down after being idle for long: whoever started this has forgotten it, or died."""
         with self._counting:
             is_idle = not self._served and time.monotonic() - self._last >= self.settings.idle
         if is_idle:
@@ -368,7 +370,7 @@ class Server(ThreadingHTTPServer):
 
 
 def tell_systemd(words: str) -> None:
-    """Say to systemd that it is ready; nothing where nobody asked."""
+    """Notify systemd if it expects that."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -378,7 +380,7 @@ def tell_systemd(words: str) -> None:
 
 
 def main() -> None:
-    """Serve until somebody ends it, or nobody comes."""
+    """Serve until stopped, or idle for too long."""
     settings = take_settings(sys.argv[1])
     try:
         server = Server(settings)

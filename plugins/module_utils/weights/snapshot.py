@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record beside a verified copy of model weights, and the cheap proof that the copy is still that one.
+"""The record beside a verified copy of model weights, and the cheap check that the copy has not changed since.
 
-Hashing hundreds of gigabytes on every run would take minutes, so whoever proved the bytes writes down each
-file's digest with the size and modification time it had; a file with both unchanged is the file that was
-proven.
+Hashing hundreds of gigabytes on every run would take minutes. Therefore the verification records each file's digest
+along with its size and modification time; a file with both unchanged is taken to be the verified one.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Any
 RECORD_NAME = ".firstlight-snapshot.json"
 LOCK_NAME = ".firstlight-lock"
 LEFT_OUT = "left out"
-"""The type of a file in a node's listing that the revision has and the node does not."""
+"""The type, in a node's listing, of a file that the revision has and the node does not."""
 
 
 def parse_record(text: str) -> dict[str, Any]:
-    """The record in `text`. Raises ValueError when it is not one."""
+    """Parse a record. Raises ValueError if it is invalid."""
     try:
         record = json.loads(text)
     except json.JSONDecodeError as error:
@@ -41,9 +40,9 @@ def parse_record(text: str) -> dict[str, Any]:
 
 
 def verify_record(record: Mapping[str, Any], stat_of: Callable[[str], tuple[int, int] | None]) -> tuple[bool, str]:
-    """Whether every recorded file is still as it was proven, and if not, why.
+    """Return whether all recorded files are unchanged since their verification, and if not, why.
 
-    `stat_of` gives (size, mtime_ns) of a path relative to the snapshot, None when it is not there.
+    `stat_of` returns (size, mtime_ns) of a path relative to the snapshot, or None if it does not exist.
     """
     files = record.get("files")
     if not isinstance(files, Mapping) or not files:
@@ -65,7 +64,7 @@ def verify_record(record: Mapping[str, Any], stat_of: Callable[[str], tuple[int,
 
 
 def listing(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The record's files as a hub lists them, so that one node can take them from another as from a hub."""
+    """Return the record's files in the format of a hub, so that other nodes can fetch them as from a hub."""
     entries = []
     for path, entry in sorted(record["files"].items()):
         kind, _, oid = str(entry["digest"]).partition(":")
@@ -75,20 +74,20 @@ def listing(record: Mapping[str, Any]) -> list[dict[str, Any]]:
         elif entry.get("sha256"):
             listed["sha256"] = entry["sha256"]
         entries.append(listed)
-    # Who takes them must know that there is more in the repository than is shared.
+    # Clients must know that the repository has more files than are shared.
     entries += [{"type": LEFT_OUT, "path": path, "size": size} for path, size in sorted(left_out(record).items())]
     return entries
 
 
 def left_out(record: Mapping[str, Any]) -> dict[str, int]:
-    """Files of the revision that were not brought, with their sizes: the engine does not load them."""
+    """Return files of the revision that were not fetched, with their sizes: the engine does not load them."""
     return dict(record.get("left_out") or {})
 
 
 def contents_digest(files: Mapping[str, str]) -> str:
-    """One digest for a set of files, given the SHA-256 of each by its path; empty where one of them is not known.
+    """Return one digest for a set of files, given the SHA-256 of each by its path; empty if one of them is unknown.
 
-    It is that of what C(sha256sum) prints for them in the order of their paths, so that anybody can compute it.
+    It is the digest of what sha256sum prints for them, sorted by path, so that anybody can compute it.
     """
     if not files or not all(files.values()):
         return ""
@@ -97,5 +96,5 @@ def contents_digest(files: Mapping[str, str]) -> str:
 
 
 def record_contents(record: Mapping[str, Any]) -> str:
-    """The digest of all that a record says was proven."""
+    """Return the digest of all files that a record lists as verified."""
     return contents_digest({path: str(entry.get("sha256") or "") for path, entry in record["files"].items()})

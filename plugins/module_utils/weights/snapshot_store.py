@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory of proven files: its lock, its record, what of it is there, and how a file gets into it."""
+"""A directory of verified files: its lock, its record, its current content, and how a file gets into it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PARTIAL = ".partial"
 
 
 class HubError(Exception):
-    """What the source or the disk said, for the operator."""
+    """An error of the source or the disk, for the operator."""
 
 
 class Meter:
-    """Counts the bytes that are there, from several threads."""
+    """Counts transferred bytes, from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,18 +46,18 @@ class Meter:
         self.done = 0
 
     def begin(self, doing: str, total_bytes: int) -> None:
-        """Another part of the work starts."""
+        """Start another part of the work."""
         with self._lock:
             self.doing, self.total, self.done = doing, total_bytes, 0
 
     def add(self, count: int) -> None:
-        """So many bytes more are there; negative when they were thrown away."""
+        """Add transferred bytes; negative if they were discarded."""
         with self._lock:
             self.done += count
 
 
 def read_record(host: Host, directory: str) -> dict[str, Any]:
-    """What an earlier run proved; nothing when there is no usable record."""
+    """Return the record of an earlier run, or an empty one if there is no valid record."""
     text = host.read_text(os.path.join(directory, RECORD_NAME))
     with contextlib.suppress(ValueError):
         return parse_record(text or "")
@@ -65,7 +65,7 @@ def read_record(host: Host, directory: str) -> dict[str, Any]:
 
 
 def write_record(directory: str, record: Mapping[str, Any]) -> None:
-    """Put the record in place in one step, and on disk: what it says was proven."""
+    """Write the record atomically and durably."""
     text = json.dumps(record, indent=1, sort_keys=True) + "\n"
     write_durable(os.path.join(directory, RECORD_NAME), text, 0o644)
 
@@ -79,7 +79,10 @@ def make_record(
     known: Mapping[str, Any],
     left_out: Iterable[RemoteFile] = (),
 ) -> dict[str, Any]:
-    """What is proven now; `known` are the entries of the last record, `left_out` what the engine does not load."""
+    """Build the record of the verified files.
+
+    `known` are the entries of the last record, `left_out` files that the engine does not load.
+    """
     entries = {}
     for item in sorted(files, key=lambda one: one.path):
         found = host.size_and_mtime(os.path.join(directory, item.path))
@@ -97,7 +100,7 @@ def make_record(
 
 
 def _sha256(directory: str, item: RemoteFile, entry: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """The SHA-256 of a proven file. Only small ones have to be read for it, and only once."""
+    """Return the SHA-256 of a verified file. Only small files have to be read for it, and only once."""
     kind, _, digits = item.digest.partition(":")
     if kind == "sha256":
         return digits
@@ -110,7 +113,7 @@ def _sha256(directory: str, item: RemoteFile, entry: Mapping[str, Any], known: M
 
 
 def prove_directory(directory: str, repository: str, revision: str, meter: Meter | None = None) -> dict[str, Any]:
-    """Hash every file of a directory that was made here, write the record of it, and return the record."""
+    """Hash every file of a directory that was created on this node; write and return its record."""
     paths = sorted(
         os.path.relpath(os.path.join(place, name), directory)
         for place, _, names in os.walk(directory)
@@ -131,9 +134,9 @@ def prove_directory(directory: str, repository: str, revision: str, meter: Meter
 
 
 def stats(host: Host, directory: str, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Size and time of those of the files that are there.
+    """Return size and modification time of those files that exist.
 
-    What is only there through a link does not count: an engine sees the directory alone, where the link leads nowhere.
+    Files behind links do not count: an engine sees only this directory, where such a link is dangling.
     """
     root = os.path.realpath(directory)
     found = {
@@ -147,7 +150,7 @@ def stats(host: Host, directory: str, paths: Iterable[str]) -> dict[str, tuple[i
 def wrong_files(
     directory: str, files: list[RemoteFile], workers: int, meter: Meter | None = None
 ) -> list[tuple[RemoteFile, str]]:
-    """Those whose bytes are not what they should be, each with the digest that was found, empty when it is gone."""
+    """Return the files whose content differs, each with the digest found, or empty if it is missing."""
 
     def look(item: RemoteFile) -> tuple[RemoteFile, str] | None:
         digester = digest_file(os.path.join(directory, item.path), item, meter)
@@ -162,7 +165,7 @@ def wrong_files(
 
 
 def check_room(host: Host, directory: str, fetch: list[RemoteFile]) -> None:
-    """Refuse before the first byte when the disk cannot take all of them."""
+    """Raise HubError before the download if the disk is too small for all of it."""
     partial = stats(host, directory, [item.path + PARTIAL for item in fetch])
     needed = total(fetch) - sum(size for size, _ in partial.values())
     free = host.disk_free(directory)
@@ -176,10 +179,10 @@ def check_room(host: Host, directory: str, fetch: list[RemoteFile]) -> None:
 def receive(
     item: RemoteFile, partial: str, open_at: Callable[[int], tuple[IO[bytes], int]], meter: Meter | None = None
 ) -> Digester | None:
-    """Append what is missing to the partial file; its digest once complete, None when it broke off.
+    """Append what is missing to the partial file; return its digest once complete, None if the stream broke off.
 
-    `open_at` gives a stream of the file's bytes and the offset it really begins at: some servers know no ranges.
-    Raises ValueError when more comes than the file should have.
+    `open_at` returns a stream of the file's content and its actual offset, as some servers do not support ranges.
+    Raises ValueError if there is more data than the file should have.
     """
     digester = Digester(item.digest, item.size)
     have = _resume(partial, digester, item.size, meter)
@@ -208,13 +211,13 @@ def receive(
 
 
 def put_in_place(partial: str, target: str) -> None:
-    """A proven file gets its name."""
+    """Move a verified file to its final name."""
     os.chmod(partial, 0o644)
     os.replace(partial, target)
 
 
 def _resume(partial: str, digester: Digester, size: int, meter: Meter | None) -> int:
-    """Take in what an earlier run fetched; more than the file should have is thrown away."""
+    """Digest what an earlier run fetched; a partial file that is too large is deleted."""
     try:
         if os.path.getsize(partial) > size:
             remove(partial)
@@ -225,7 +228,7 @@ def _resume(partial: str, digester: Digester, size: int, meter: Meter | None) ->
 
 
 def take_in(path: str, digester: Digester, meter: Meter | None = None) -> int:
-    """Digest a whole file; how many bytes it had."""
+    """Digest a whole file; return its size."""
     have = 0
     with open(path, "rb") as stream:
         while piece := stream.read(PIECE):
@@ -241,13 +244,13 @@ def _count(meter: Meter | None, count: int) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file that may be gone already."""
+    """Remove a file, which may not exist."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def disk_trouble(path: str, directory: str, error: OSError) -> str:
-    """What to say when a file cannot be written."""
+    """Explain that a file cannot be written."""
     return (
         f"{path} cannot be written below {directory} ({error.strerror or error}): check free space and "
         "permissions there; what was fetched is kept and resumed"
@@ -255,13 +258,13 @@ def disk_trouble(path: str, directory: str, error: OSError) -> str:
 
 
 def make_directories(directory: str, below: str) -> None:
-    """Make a file's directory, readable for everyone, and never through a link that leads outwards."""
+    """Create a file's directory, world-readable; raises HubError if a link leads outside."""
     place = directory
     for part in ["", *[name for name in below.split("/") if name]]:
         place = os.path.join(place, part) if part else place
         if not os.path.isdir(place):
             os.makedirs(place)
-            os.chmod(place, 0o755)  # noqa: S103 - weights are no secret, any user may serve them
+            os.chmod(place, 0o755)  # noqa: S103 - weights are not secret, any user may serve them
     inside = os.path.realpath(directory)
     if os.path.commonpath([inside, os.path.realpath(place)]) != inside:
         raise HubError(f"{place} leads outside {directory} through a link: remove the link")
@@ -269,9 +272,9 @@ def make_directories(directory: str, below: str) -> None:
 
 @contextlib.contextmanager
 def only_run(directory: str) -> Iterator[None]:
-    """Keep every other run out of the directory: one whose operator left may still fetch into it.
+    """Keep all other runs out of the directory: one whose operator has left may still fetch into it.
 
-    The lock goes with the process that holds it; its file stays, as removing it would let two runs in.
+    The lock is released with the process that holds it; its file stays, as removing it would let two runs in.
     """
     path = os.path.join(directory, LOCK_NAME)
     try:
@@ -279,7 +282,7 @@ def only_run(directory: str) -> Iterator[None]:
     except OSError as error:
         if error.errno != errno.EROFS:
             raise
-        # Nobody here can write into it; a complete snapshot there is still as good as any.
+        # A read-only file system needs no lock, and a complete snapshot on it is as good as any.
         yield
         return
     try:
@@ -296,7 +299,7 @@ def only_run(directory: str) -> Iterator[None]:
 
 
 def digest_file(path: str, item: RemoteFile, meter: Meter | None = None) -> Digester | None:
-    """The digest of a file on disk in the kind the hub uses; None when it is not there."""
+    """Return the digest of a file on disk in the hub's kind; None if it does not exist."""
     digester = Digester(item.digest, item.size)
     try:
         take_in(path, digester, meter)
