@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor: one small program a node that keeps a serving group up as a whole (docs/serving.md)."""
+"""The supervisor: a small program on each node that starts and stops a serving group as a whole (docs/serving.md)."""

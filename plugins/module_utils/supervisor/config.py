@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the role tells the supervisor: /etc/firstlight/supervisor.json, checked as a whole before anything is done."""
+"""The supervisor's configuration /etc/firstlight/supervisor.json, validated as a whole before anything is done."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Kind = TypeVar("Kind")
 
 
 class ConfigError(ValueError):
-    """What is wrong with the configuration, in one sentence."""
+    """Why the configuration is invalid, in one sentence."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """The server that is asked for a completion; an empty address where a group has none."""
+    """The server to probe for a completion; the URL is empty if the group has none."""
 
     url: str = ""
     model: str = ""
@@ -38,38 +38,38 @@ class Question:
 
 @dataclass(frozen=True)
 class Memory:
-    """What must be free before anything starts."""
+    """The memory that must be free before anything starts."""
 
     kind: str = ""
-    """unified: of the machine; discrete: of each GPU; empty: not looked at."""
+    """unified: of the machine; discrete: of each GPU; empty: not checked."""
     share: float = 0.0
     gpus: tuple[int, ...] = ()
     """Empty: all of them."""
     overhead_mib: int = 0
-    """What a start takes before the engine looks for its share: it must be free beyond that."""
+    """Memory that a start takes before the engine measures its share: it must be free in addition."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What must be on a node before anything starts."""
+    """What a node must have before anything starts."""
 
     image: str = ""
     image_proof: str = ""
-    """A JSON file whose `id` is that of the image that was proven."""
+    """A JSON file whose `id` is that of the verified image."""
     weights: str = ""
     memory: Memory = field(default_factory=Memory)
     drop_caches: bool = False
     weights_bytes: int = 0
-    """Of the weights that the ranks of this node hold; 0 where that is not known."""
+    """Bytes of the weights that the ranks of this node hold; 0 if unknown."""
     compile_cache: str = ""
-    """Where the group keeps here what it compiles; empty where that ends with its containers."""
+    """The group's compile cache on this node; empty if it is removed with the containers."""
     token: str = ""
-    """The file with which Ray's nodes know each other; empty where there is no Ray."""
+    """The token file with which Ray's nodes authenticate each other; empty without Ray."""
 
 
 @dataclass(frozen=True)
 class GroupConfig:
-    """One group."""
+    """The configuration of one group."""
 
     plan: GroupPlan
     question: Question = field(default_factory=Question)
@@ -82,7 +82,7 @@ class GroupConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """All of it, for one node."""
+    """The configuration of one node's supervisor."""
 
     node: str
     address: str
@@ -90,31 +90,31 @@ class Config:
     head_address: str
     port: int
     tokens: Mapping[str, str]
-    """The file with the token of each node: on the head those of all others, on another node its own."""
+    """The token file of each node: on the head those of all other nodes, on another node its own."""
     addresses: Mapping[str, str]
-    """Where other nodes come from; empty where that is not known."""
+    """The addresses from which nodes connect; empty if unknown."""
     plan: str
-    """Equal on all nodes of a group that belong together."""
+    """A digest of the plan; equal on all nodes of a group that belong together."""
     groups: tuple[GroupConfig, ...]
 
     @property
     def headed(self) -> tuple[GroupConfig, ...]:
-        """The groups for which this supervisor decides."""
+        """Return the groups for which this supervisor decides."""
         return tuple(group for group in self.groups if group.plan.head == self.node)
 
     @property
     def followed(self) -> tuple[GroupConfig, ...]:
-        """Those for which the supervisor of the head does."""
+        """Return the groups for which another node's supervisor decides."""
         return tuple(group for group in self.groups if group.plan.head != self.node)
 
     @property
     def shared(self) -> bool:
-        """Whether supervisors of several nodes must talk to each other."""
+        """Whether supervisors of several nodes must communicate."""
         return any(len(group.plan.nodes) > 1 for group in self.groups)
 
 
 def read_config(path: str) -> Config:
-    """The configuration in a file. Raises ConfigError."""
+    """Read the configuration from a file. Raises ConfigError."""
     try:
         with open(path, encoding="utf-8") as stream:
             document = json.load(stream)
@@ -129,7 +129,7 @@ def read_config(path: str) -> Config:
 
 
 def parse_config(document: object) -> Config:
-    """The configuration. Raises ConfigError."""
+    """Parse the configuration. Raises ConfigError."""
     root = _mapping(document, "the configuration")
     version = root.get("version")
     if version != VERSION:
@@ -161,7 +161,7 @@ def _addresses(entry: object) -> Mapping[str, str]:
 
 
 def _evaluate(config: Config) -> None:
-    """What no part shows alone."""
+    """Check what can only be checked across sections."""
     names = [group.name for group in config.groups]
     if not names:
         raise ConfigError("groups is empty, expected at least one group to keep")
@@ -251,7 +251,7 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         raise ConfigError(f"needs.memory.share is {share:g}, expected 0 to 1")
     cache, size = _text(needs, "compile_cache", ""), _number(needs, "weights_bytes", int, 0)
     if cache and not is_cache_path(cache):
-        # It is emptied when starts fail: nothing else may be.
+        # It is emptied after failed starts, so it must not be any other directory.
         raise ConfigError(f"needs.compile_cache is {cache!r}, expected a directory for compile caches")
     if size < 0:
         raise ConfigError(f"needs.weights_bytes is {size}, expected 0 or more")
@@ -298,7 +298,7 @@ def _text(values: Mapping[str, Any], name: str, otherwise: str | None = None) ->
 
 
 def _name(values: Mapping[str, Any], name: str) -> str:
-    """A name that is an argument of a command: it must not read as an option."""
+    """Return a name that is used as a command argument: it must not be mistaken for an option."""
     value = _text(values, name)
     if value.startswith("-") or not all(letter.isalnum() or letter in "-_.@:" for letter in value):
         raise ConfigError(f"{name} is {value!r}, expected letters, digits and -_.@: only")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the supervisors of a group know, say to each other and decide: plain data, no effects.
+"""What the supervisors of a group know, exchange and decide: plain data without side effects.
 
 A group is what serves together: the Ray nodes and the server of a cluster, the ranks of the engine's own multi-node
-mode, one server alone, or one replica. The head's supervisor decides for the whole group and says so in an order; that
-of every node, the head's own included, makes its units follow the order. Orders say what shall run, not what to do: one
-that is lost, doubled or late does no harm.
+mode, a single server, or one replica. The head's supervisor decides for the whole group and issues orders; the
+supervisor of every node, including the head, makes its units follow them. Orders state what should run, not what to do:
+a lost, duplicated or late one does no harm.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ HOLD = -2
 
 @dataclass(frozen=True)
 class Timing:
-    """How long the supervisor waits for what, in seconds. Whoever changes one knows why; the role's defaults say so."""
+    """The supervisor's timeouts and intervals in seconds. The defaults of the role explain them."""
 
     start_timeout: float = 900.0
-    """From the start of the last stage to the first completion; loading a model takes most of it."""
+    """From the start of the last stage to the first completion, most of which is loading the model."""
     progress_timeout: float = 900.0
-    """Of these, without any progress of the engine on any node: then it hangs, and is ended early."""
+    """Without progress of the engine on any node: then it hangs, and is ended before `start_timeout`."""
     stage_timeout: float = 180.0
     """Until the units of one stage run."""
     stop_timeout: float = 120.0
-    """Until everything of an ended epoch is gone and its memory is back; then it is ended by force and said so."""
+    """Until everything of an ended epoch is gone and its memory is free; then it is killed, and that is logged."""
     heartbeat_timeout: float = 20.0
-    """Without a word from a node, or from the head: then it counts as gone."""
+    """Without a message from a node, or from the head: then it counts as lost."""
     probe_interval: float = 15.0
-    """Between two questions to a server that answers."""
+    """Between two probes of a server that answers."""
     probe_timeout: float = 60.0
-    """Until a question counts as not answered."""
+    """Until a probe counts as failed."""
     failure_threshold: int = 2
-    """Questions in a row that must fail."""
+    """Consecutive failed probes that end an epoch."""
     backoff: float = 5.0
-    """Before the second start; every further one waits twice as long."""
+    """Before the second start; the pause doubles with every further one."""
     max_backoff: float = 300.0
     start_attempts: int = 5
-    """Failed starts in a row after which it stays down."""
+    """Consecutive failed starts after which the group is given up."""
     stable_after: float = 600.0
-    """Serving for so long makes earlier failures forgotten."""
+    """After serving for this long, earlier failures are forgotten."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,16 @@ class GroupPlan:
     name: str
     head: str
     nodes: Mapping[str, tuple[UnitPlan, ...]]
-    """Every node of the group with its units; the head is one of them."""
+    """Every node of the group, including the head, with its units."""
     timing: Timing = field(default_factory=Timing)
     weights_bytes: int = 0
-    """Of the weights that the ranks of one node hold; 0 where that is not known."""
+    """Bytes of the weights that the ranks of one node hold; 0 if unknown."""
     has_cache: bool = False
-    """Whether what the engine compiles is kept on the nodes."""
+    """Whether the nodes keep a compile cache."""
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """The stages there are, in the order in which they start."""
+        """Return the stages in the order in which they start."""
         return tuple(sorted({unit.stage for units in self.nodes.values() for unit in units}))
 
     @property
@@ -86,96 +86,99 @@ class GroupPlan:
 
 @dataclass(frozen=True)
 class UnitReport:
-    """A unit as systemd shows it."""
+    """A unit as systemd reports it."""
 
     active: bool = False
-    """Running, or on its way there (activating)."""
+    """Running, or starting (activating)."""
     running: bool = False
-    """Started for good: what comes after it may start."""
+    """Started completely: later stages may start."""
     failed: bool = False
     stopping: bool = False
-    """On its way out (deactivating): neither active nor gone."""
+    """Stopping (deactivating): neither active nor gone."""
     words: str = "inactive"
     """For a person: "failed (exit status 125)"."""
     last_line: str = ""
-    """The last line it wrote, when it failed; without secrets."""
+    """The last line it logged if it failed, without secrets."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """What the engine's processes on a node have done since they were started. A hanging engine moves none of it."""
+    """What the engine's processes on a node have done since their start. None of it changes if the engine hangs."""
 
     known: bool = False
-    """Whether the node could tell; where it could not, nobody may conclude that nothing happens."""
+    """Whether the node could measure it; if not, the head must not conclude that nothing happens."""
     bytes_read: int = 0
     child_seconds: int = 0
-    """Processor time of the children that have ended: compilers. That of the engine itself says nothing, as a rank that
-    waits for a lost one in a loop takes all of a processor."""
+    """Processor time of children that have ended, such as compilers. That of the engine itself shows nothing, because a
+    rank that waits for a lost one in a busy loop uses a whole processor."""
     cached_files: int = 0
-    """Files among what was compiled."""
+    """Files in the compile cache."""
     lines: int = 0
-    """Lines of a kind that was not written before: an engine that hangs may complain about it every minute."""
+    """Log lines of new kinds: an engine that hangs may complain about it every minute."""
     last_line: str = ""
     """Without secrets."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a node has written down of its units (in /run: gone with the boot, as they are), before it acts on it."""
+    """A node's record of its units, written to /run before it acts on it.
+
+    Like the units, it is gone after a reboot.
+    """
 
     epoch: str = ""
-    """The epoch its units belong to; empty when no order started or took over what runs."""
+    """The epoch its units belong to; empty if no order started or adopted them."""
     stage: int = NOTHING
-    """Up to which stage it has started its units in that epoch. A unit is started once in an epoch, never again."""
+    """The last stage whose units it has started in that epoch. A unit is started only once in an epoch."""
     ended: str = ""
-    """The epoch it has left last: whatever is ordered, it starts nothing in that one again."""
+    """The epoch it has left last, in which it starts nothing again, whatever the order."""
 
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What a node says of itself for one group, every few seconds and whenever something changes.
+    """A node's report on one group, sent every few seconds and whenever something changes.
 
-    `epoch`, `stage` and `ended` are what it held, and `seen` the order it had, *before* it looked at its units: a
-    unit that is not there although its stage was started is a unit that died, and a node that is clean under an order
-    was so after it had it.
+    `epoch`, `stage` and `ended` are what it held, and `seen` the order it had, *before* it inspected its units. So a
+    unit that is missing although its stage was started has died, and a node that is clean under an order became so
+    after receiving it.
     """
 
     node: str
     epoch: str = ""
-    """The epoch in which its units were started; empty when nobody's order started them."""
+    """The epoch in which its units were started; empty if no order started them."""
     stage: int = NOTHING
-    """Up to which stage it has started its units in that epoch."""
+    """The last stage whose units it has started in that epoch."""
     ended: str = ""
     """The epoch it has left last."""
     seen: str = ""
-    """The epoch of the order it had when it looked; empty without one."""
+    """The epoch of the order it had at the inspection; empty without one."""
     units: Mapping[str, UnitReport] = field(default_factory=dict)
     clean: bool = True
     """Nothing of the group is left: no unit, no container."""
     ready: bool = True
-    """It could start now: clean, memory free, image and weights as they were proven, not drained."""
+    """Whether it could start now: clean, enough free memory, image and weights verified, not drained."""
     problems: tuple[str, ...] = ()
     """Why it is not ready, one sentence each: what was found, what was expected, what to do."""
     drained: bool = False
     memory_free: int = 0
-    """Bytes the engine could take: of the machine on unified memory, of the fullest GPU otherwise."""
+    """Bytes the engine could take: of the machine for unified memory, of the fullest GPU otherwise."""
     boot: str = ""
-    """Another value is another boot of the node."""
+    """The boot ID of the node."""
     loading: Loading = field(default_factory=Loading)
-    """Looked at while the group starts."""
+    """Measured while the group starts."""
 
     @property
     def lasting(self) -> NodeReport:
-        """Without what changes with every look: where this is another one, there is news."""
+        """The report without what changes every time: if this differs, there is news."""
         return replace(self, memory_free=0, loading=Loading())
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What came of the last question to the server."""
+    """The result of the last probe of the server."""
 
     at: float
-    """When it was answered, or given up."""
+    """When the probe was answered or timed out."""
     answered: bool
     alive: bool = True
     """Whether an engine that has served before may be left alone: it refuses (a wrong key, a full queue) or is busy."""
@@ -185,78 +188,79 @@ class Probe:
 
 @dataclass(frozen=True)
 class Order:
-    """What shall run now on every node of the group."""
+    """What should run now on every node of the group."""
 
     epoch: str
     stage: int = NOTHING
     """Units up to this stage run; those above do not. NOTHING: none runs. HOLD: all stay as they are."""
     boots: Mapping[str, str] = field(default_factory=dict)
-    """The boot of every node in which the epoch began: a node that has booted since starts nothing in it."""
+    """The boot ID of every node when the epoch began: a node that has rebooted since starts nothing in it."""
     adopt: bool = False
-    """Units that run already and belong to no epoch are taken over into this one."""
+    """Units that already run and belong to no epoch are adopted into this one."""
     force: bool = False
-    """Stopping has taken too long: what is left is killed."""
+    """Stopping has taken too long: kill what is left."""
     measure: bool = False
-    """Whether nodes tell how far their engine is."""
+    """Whether nodes should measure the progress of their engine."""
     discard: bool = False
-    """What was compiled earlier is thrown away before the first unit starts."""
+    """Whether to discard the compile cache before the first unit starts."""
     loading: bool = False
-    """It has not completed anything yet: the page cache that its files fill meanwhile is given back."""
+    """There was no completion yet: nodes drop the page cache that fills while files are loaded."""
 
 
 @dataclass(frozen=True)
 class Advance:
-    """How far a start is."""
+    """The progress of a start."""
 
     bytes_read: int
     """On all nodes."""
     expected_bytes: int
-    """0 where that is not known."""
+    """0 if unknown."""
     progress_at: float
-    """When something moved last, by the clock that was handed in."""
+    """When something changed last, by the clock passed in."""
     words: str
-    """What moved."""
+    """What changed."""
     limit_at: float
-    """When the start is ended, whatever moves."""
+    """When the start is ended in spite of progress."""
     last_line: str = ""
-    """What the engine said last on the node of the head, or on another one."""
+    """The engine's last log line on the head, or else on another node."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """How the start went of what serves now."""
+    """Figures of the start of what serves now."""
 
     seconds: float
     """From the start of the last stage to the first completion."""
     bytes_read: int = 0
     read_seconds: float = 0.0
-    """Until the last large read: about how long the weights took."""
+    """Until the last large read: about how long the weights took to load."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the head's supervisor has decided at one moment."""
+    """A decision of the head's supervisor."""
 
     order: Order
     phase: str
     """gathering | starting | warming | serving | stopping | backing-off | drained | failed"""
     why: str = ""
-    """The phase in one sentence: whom it waits for and why, or why the last epoch ended."""
+    """The phase in one sentence: what it waits for and why, or why the last epoch ended."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Nodes it waits for, each with the reason."""
+    """The nodes it waits for, each with the reason."""
     attempts: int = 0
     """Failed starts in a row."""
     next_start: float | None = None
-    """When the pause is over, by the clock that was handed in."""
+    """When the pause is over, by the clock passed in."""
     forgotten_at: float | None = None
-    """When the failed starts are forgotten if it serves until then; None without any, or while it does not serve."""
+    """When the failed starts are forgotten if it serves until then; None if there are none, or while it does not
+    serve."""
     events: tuple[str, ...] = ()
-    """What has just happened, for the journal and the history; each once."""
+    """New events for the journal and the history, each reported once."""
     ask: bool = False
-    """Whether the server is to be asked now."""
+    """Whether to probe the server now."""
     advance: Advance | None = None
-    """While it starts, and the nodes can tell."""
+    """While it starts, and the nodes can measure it."""
     started: Started | None = None
-    """While it serves, where this supervisor has seen the start."""
+    """While it serves, if this supervisor has observed the start."""
     remember: Mapping[str, Any] = field(default_factory=dict)
-    """What must outlive this program and a boot; what was handed in where nothing is new."""
+    """What must survive restarts and reboots; unchanged from the input if there is nothing new."""

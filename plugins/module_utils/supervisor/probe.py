@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question to the server, a real completion, and its page of metrics. Functions that block, for threads."""
+"""Probe the server with a real completion, and read its metrics. The functions block, so run them in threads."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from .model import Probe
 PROMPT = "Say hello."
 METRICS_SECONDS = 5.0
 LARGEST = 8 << 20
-"""Bytes of an answer that are read."""
+"""The most bytes of a response to read."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An HTTP answer, or why there is none."""
+    """An HTTP response, or why there is none."""
 
     status: int = 0
     body: str = ""
@@ -50,7 +50,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Counters:
-    """The metrics of one moment."""
+    """The metrics at one moment."""
 
     at: float
     requests: float
@@ -62,10 +62,10 @@ class Counters:
 
 
 def exchange(url: str, path: str, limit: float, body: bytes | None = None, key: str = "") -> Reply:
-    """One request, over within `limit` seconds even where the server sends a byte now and then."""
+    """Send one request with a total timeout of `limit` seconds, even if the server keeps sending single bytes."""
     parts = urlsplit(reachable(url))
     maker = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    # Straight to the server, never through a proxy: http.client knows none.
+    # Straight to the server, never through a proxy: http.client does not use any.
     connection = maker(parts.hostname or "", parts.port, timeout=limit)
     headers = {"Content-Type": "application/json", "Connection": "close"}
     if key:
@@ -84,7 +84,7 @@ def exchange(url: str, path: str, limit: float, body: bytes | None = None, key: 
     timer.start()
     try:
         connection.connect()
-        # Held here: the connection lets go of its socket when the headers are there, and the body is still to come.
+        # Kept here, as the connection drops its socket after the headers, before the body has arrived.
         sockets.append(connection.sock)
         connection.request("POST" if body is not None else "GET", parts.path.rstrip("/") + path, body, headers)
         answer = connection.getresponse()
@@ -102,7 +102,7 @@ def exchange(url: str, path: str, limit: float, body: bytes | None = None, key: 
 
 
 def ask(host: Host, question: Question, limit: float, clock: Callable[[], float] = time.monotonic) -> Probe:
-    """Ask for one token. An engine that makes tokens for others is alive, even when it has no time for us."""
+    """Probe for one token. An engine that generates tokens for others is alive, even if the probe times out."""
     key = api_key(host.read_text(question.key_path) or "") if question.key_path else ""
     before = counters(question, clock)
     started = clock()
@@ -119,9 +119,9 @@ def ask(host: Host, question: Question, limit: float, clock: Callable[[], float]
 
 
 def _work(before: Counters, after: Counters) -> str:
-    """What an engine has done between two moments; empty for one that stands still.
+    """Describe what an engine has done between two readings; empty if nothing.
 
-    A long prompt is read for minutes without a token made; its place in the cache grows meanwhile.
+    A long prompt is processed for minutes without generating tokens; its share of the KV cache grows meanwhile.
     """
     if after.tokens > before.tokens:
         return f"made {after.tokens - before.tokens:.0f} tokens"
@@ -129,7 +129,7 @@ def _work(before: Counters, after: Counters) -> str:
 
 
 def evaluate(reply: Reply, question: Question) -> tuple[bool, bool, str]:
-    """Whether it is a completion, whether an engine that has served before lives, and what there is to say."""
+    """Return whether this is a completion, whether an engine that has served before is alive, and a message."""
     if reply.problem:
         return False, False, f"the server at {question.url} does not answer: {reply.problem}"
     if reply.status >= 500:
@@ -138,7 +138,7 @@ def evaluate(reply: Reply, question: Question) -> tuple[bool, bool, str]:
         found = f"the server refuses the key in {question.key_path or 'no file'} (HTTP {reply.status})"
         return False, True, f"{found}, expected the one it runs with: run playbooks/restart.yml"
     if reply.status == 404 and not is_api_error(reply.body):
-        # Nothing of the engine is behind this address, as when Ray's proxy has no route: nobody is served.
+        # No engine is behind this address, as when Ray's proxy has no route: nobody is served.
         found = f"the server does not know the path {COMPLETIONS} (HTTP 404: {complaint(reply.body)})"
         return False, False, f"{found}, expected a completion"
     if reply.status == 404:
@@ -169,11 +169,11 @@ def evaluate(reply: Reply, question: Question) -> tuple[bool, bool, str]:
 
 
 def counters(question: Question, clock: Callable[[], float] = time.monotonic) -> Counters | None:
-    """The server's metrics now; None when it tells none."""
+    """Read the server's metrics; None if it provides none."""
     reply = exchange(question.url, "/metrics", METRICS_SECONDS)
     if reply.status != 200:
         return None
-    # Each engine names its own; TensorRT-LLM tells none of them here.
+    # Each engine has its own names; TensorRT-LLM has none of these metrics.
     data = parse_vllm_metrics(reply.body)[0] or parse_sglang_metrics(reply.body)[0]
     tokens = data.get("generation_tokens")
     if tokens is None:
@@ -190,8 +190,7 @@ def counters(question: Question, clock: Callable[[], float] = time.monotonic) ->
 
 
 class Load:
-    """How busy the server is, from the differences of its counters over the last half minute, and how well it has
-    served in the last minutes."""
+    """The server's load, from its counters over the last half minute, and its service quality over the last minutes."""
 
     WINDOW = 30.0
     RECENT = 300.0
@@ -201,16 +200,16 @@ class Load:
         self._own: list[tuple[float, float]] = []
 
     def asked(self, at: float, seconds: float) -> None:
-        """A question of the supervisor's own was answered: it is no load."""
+        """Record an answered probe of the supervisor's own, which does not count as load."""
         self._own.append((at, seconds))
 
     def forget(self) -> None:
         self._seen, self._own = [], []
 
     def add(self, now: Counters) -> dict[str, Any]:
-        """What to show, with this moment in it."""
+        """Add a reading and return the values to show."""
         if self._seen and (now.requests < self._seen[-1].requests or now.tokens < self._seen[-1].tokens):
-            # The engine was started again: its counters began at zero.
+            # The engine was restarted: its counters began at zero.
             self.forget()
         self._seen = [*(one for one in self._seen if now.at - one.at <= self.RECENT), now]
         first = next(one for one in self._seen if now.at - one.at <= self.WINDOW)
@@ -231,7 +230,7 @@ class Load:
         return shown
 
     def _recent(self, now: Counters) -> dict[str, Any] | None:
-        """What the server did for others in the last minutes."""
+        """Return what the server did for others in the last minutes."""
         first = next((one for one in self._seen[:-1] if one.service), None)
         if first is None or first.service is None or now.service is None:
             return None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that the role installs on every node: it keeps the serving groups up."""
+"""The program that the role installs on every node: it keeps the serving groups running."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that may hang, away from the loop: a disk, a driver or a daemon that never answers costs one thread, no more."""
+"""Work that may hang, outside the event loop: a disk, driver or daemon that never answers costs one thread and no
+more."""
 
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ Answer = TypeVar("Answer")
 
 
 class NoAnswerError(Exception):
-    """What was asked has not answered in time, or has still not answered since an earlier time."""
+    """The work has not finished in time, or is still running from an earlier call."""
 
 
 class Background:
-    """Runs functions in threads of their own, one at a time under each name.
+    """Runs functions in threads of their own, at most one at a time per name.
 
-    The threads are daemons: one that hangs in the kernel does not keep the program from ending.
+    The threads are daemons: one that hangs in the kernel does not keep the program from exiting.
     """
 
     def __init__(self) -> None:
         self._busy: set[str] = set()
 
     async def ask(self, name: str, work: Callable[[], Answer], limit: float) -> Answer:
-        """What `work` returns or raises; NoAnswerError when it is not back within `limit` seconds."""
+        """Return or raise what `work` does; raises NoAnswerError if it takes more than `limit` seconds."""
         if name in self._busy:
             raise NoAnswerError(f"{name} has still not answered")
         loop = asyncio.get_running_loop()
@@ -47,16 +48,16 @@ class Background:
             problem: BaseException | None = None
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to whoever asked
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
                 problem = error
-            # The program may have ended meanwhile, and its loop with it.
+            # The program, and its loop with it, may have ended in the meantime.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, result, problem)
 
         try:
             threading.Thread(target=run, name=name, daemon=True).start()
         except RuntimeError as error:
-            # A machine out of memory or of process numbers: it may have some again the next time.
+            # The machine is out of memory or process IDs; it may have some again the next time.
             self._busy.discard(name)
             raise NoAnswerError(f"{name} cannot be asked ({error})") from error
         done, _ = await asyncio.wait({future}, timeout=limit)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory in which an engine keeps what it compiles: counted, and emptied. Functions that block, for threads."""
+"""Count and empty the directory in which an engine caches what it compiles. The functions block, so run them in
+threads."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ import os
 import shutil
 
 MOST_FILES = 50_000
-"""Files that are counted: a cache with more of them is not looked through every half minute."""
+"""The most files to count: a larger cache is not walked completely every half minute."""
 
 
 def count_files(path: str, most: int = MOST_FILES) -> int:
-    """How many files there are below a directory, up to `most`; none where it is not there."""
+    """Count the files below a directory, up to `most`; 0 if it does not exist."""
     found = 0
     for _, _, names in os.walk(path):
         found += len(names)
@@ -21,7 +22,7 @@ def count_files(path: str, most: int = MOST_FILES) -> int:
 
 
 def empty(path: str) -> str:
-    """Throw away what is in a directory, not the directory itself; why that failed, or nothing."""
+    """Delete the content of a directory, but not the directory itself; return an error message, or an empty string."""
     try:
         with os.scandir(path) as entries:
             for entry in entries:

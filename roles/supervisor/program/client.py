@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's way to the head: reports go there, orders come back; a line that breaks is made again."""
+"""A node's connection to the head, for sending reports and receiving orders; it is re-established when it breaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 
 @dataclass(frozen=True)
 class Told:
-    """What the head said last of one group."""
+    """The head's last message about one group."""
 
     at: float
     order: Order
@@ -37,7 +37,7 @@ class Told:
 class Client:
     """The connection of one node, for all its groups.
 
-    `reports` gives the last look of every group; `heard` is called when an order says something new.
+    `reports` returns the last report of every group; `heard` is called when an order contains news.
     """
 
     def __init__(
@@ -64,7 +64,10 @@ class Client:
         self.problem = ""
 
     def order(self, group: str) -> Order | None:
-        """What to follow now: for a while the last word holds, and at the beginning waiting; then nobody decides."""
+        """Return the order to follow now; None once the head has been silent for too long.
+
+        The last order is valid for `heartbeat_timeout`; at the beginning, the node waits for the first one as long.
+        """
         told, lost = self.told.get(group), self._groups[group].timing.heartbeat_timeout
         now = self._clock()
         if told and now - told.at < lost:
@@ -72,11 +75,11 @@ class Client:
         return WAIT if not told and now - self._started < lost else None
 
     def report(self) -> None:
-        """Something is new: tell it at once."""
+        """Send a new report at once."""
         self._changed.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Reconnect forever."""
         pause = SHORTEST_PAUSE
         while True:
             began = self._clock()
@@ -88,7 +91,7 @@ class Client:
             if was_connected:
                 say(f"the connection to {self._config.head} ended: {self.problem}", WARNING)
                 self._heard()
-            # Several tries must fit into the time after which a node counts as lost.
+            # Several attempts must fit into the time after which a node counts as lost.
             longest = min(LONGEST_PAUSE, self._heartbeat_timeout / 4)
             pause = SHORTEST_PAUSE if self._clock() - began > longest else min(pause * 2, longest)
             await asyncio.sleep(pause)
@@ -104,7 +107,7 @@ class Client:
         )
 
     async def _visit(self) -> None:
-        """One connection, until it ends."""
+        """Serve one connection until it ends."""
         token = await self._token(self._config.node)
         if not token:
             raise ValueError(f"{self._config.tokens[self._config.node]} is missing or empty")
@@ -133,7 +136,7 @@ class Client:
         return handshake.accept(hello, await reader.readline())
 
     async def _talk(self, channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Both ways at once; the first that ends, ends both."""
+        """Send and receive concurrently; the first to end also ends the other."""
         ways = {asyncio.create_task(self._send(channel, writer)), asyncio.create_task(self._receive(channel, reader))}
         try:
             done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)

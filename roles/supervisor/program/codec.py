@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports and orders as plain data for the wire, and back.
 
-What comes back is checked field by field: the other side has the token, but it may be of tomorrow's version. A field
-this version does not know is passed over, one that is not there has its default.
+Received data is checked field by field: the other side has the token, but may be of a newer version. Unknown fields are
+ignored, missing ones have their defaults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def report_to_data(report: NodeReport) -> dict[str, Any]:
 
 
 def report_from_data(data: Any) -> NodeReport:
-    """The report in `data`. Raises WireError when it is none."""
+    """Parse a report. Raises WireError if it is invalid."""
     report = _object(data, "report")
     units = _object(report.get("units", {}), "list of units")
     problems = report.get("problems", ())
@@ -48,7 +48,7 @@ def order_to_data(order: Order) -> dict[str, Any]:
 
 
 def order_from_data(data: Any) -> Order:
-    """The order in `data`. Raises WireError when it is none."""
+    """Parse an order. Raises WireError if it is invalid."""
     order = _object(data, "order")
     boots = _object(order.get("boots", {}), "list of boots")
     if not all(isinstance(boot, str) for boot in boots.values()):
@@ -57,7 +57,7 @@ def order_from_data(data: Any) -> Order:
 
 
 def _plain(kind: type[Flat], data: Mapping[str, Any], **parts: Any) -> Flat:
-    """A `kind` of the values in `data` that it knows, each of the type it is written with, and of the `parts`."""
+    """Build a `kind` from the known fields in `data`, each checked for its declared type, and from the `parts`."""
     types = {"str": str, "int": int, "bool": bool}
     values = dict(parts)
     for field in fields(kind):

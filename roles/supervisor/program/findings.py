@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reports of a group's nodes mean: who is not ready to start, and what has ended a running epoch.
+"""Interpret the reports of a group's nodes: which are not ready to start, and what has ended a running epoch.
 
-Every sentence names the node, what was found there and, where a person can do something, what.
+Every sentence names the node, what was found there and, if an operator can do something about it, the remedy.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _ABSENT = UnitReport(words="not there")
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a running epoch cannot go on."""
+    """Why a running epoch cannot continue."""
 
     words: str
     away: bool = False
-    """A node is away or was rebooted: not what was started there has failed."""
+    """A node is lost or was rebooted, so what was started there is not to blame."""
 
 
 def silent(node: str, plan: GroupPlan, refusals: Mapping[str, str]) -> str:
-    """Why nothing is heard of a node."""
+    """Explain why there is no report of a node."""
     if node in refusals:
         return f"its supervisor is refused: {refusals[node]}"
     if node == plan.head:
@@ -46,7 +46,7 @@ def silent(node: str, plan: GroupPlan, refusals: Mapping[str, str]) -> str:
 
 
 def missing(plan: GroupPlan, epoch: str, reports: Reports, refusals: Mapping[str, str]) -> dict[str, str]:
-    """The nodes without which the group cannot start now, each with the reason."""
+    """Return the nodes that keep the group from starting now, each with the reason."""
     reasons: dict[str, str] = {}
     for node, units in plan.nodes.items():
         report = reports.get(node)
@@ -64,7 +64,7 @@ def missing(plan: GroupPlan, epoch: str, reports: Reports, refusals: Mapping[str
 
 
 def left_over(report: NodeReport, units: Sequence[UnitPlan]) -> str:
-    """What of the group is still on a node on which nothing of it may be."""
+    """Describe what of the group is left on a node that should be clean."""
     left = [unit for unit in units if _shown(report, unit).active or _shown(report, unit).stopping]
     if left:
         return "still stopping: " + ", ".join(f"{unit.unit} ({_shown(report, unit).words})" for unit in left)
@@ -73,16 +73,17 @@ def left_over(report: NodeReport, units: Sequence[UnitPlan]) -> str:
 
 
 def unclean(plan: GroupPlan, epoch: str, reports: Reports) -> list[str]:
-    """The nodes that are heard and have not stopped everything yet under the order of `epoch`.
+    """Return the nodes that report, but have not confirmed a complete stop under the order of `epoch` yet.
 
-    Others stop by themselves when they do not hear the head; the head, when it cannot see its own units, does not.
+    Other nodes stop by themselves if they do not hear from the head; the head, if it cannot see its own units, does
+    not.
     """
     left = [node for node, report in reports.items() if not report.clean or report.seen != epoch]
     return left if plan.head in reports else [plan.head, *left]
 
 
 def adoptable(plan: GroupPlan, reports: Reports) -> tuple[bool, str]:
-    """Whether all that is known so far runs as one group, and why not. More nodes may still be heard."""
+    """Return whether all reports so far belong to one running group, and why not. More nodes may still report."""
     epochs = {report.epoch for report in reports.values() if report.epoch}
     if len(epochs) > 1:
         return False, "the nodes run units of different starts"
@@ -100,7 +101,7 @@ def adoptable(plan: GroupPlan, reports: Reports) -> tuple[bool, str]:
 def ended(
     plan: GroupPlan, order: Order, adopted: bool, reports: Reports, refusals: Mapping[str, str]
 ) -> Finding | None:
-    """What ends the epoch of `order`, in one sentence; nodes that are gone come first: they explain the rest."""
+    """Return what ends the epoch of `order`, in one sentence; lost nodes come first, as they explain the rest."""
     gone: list[str] = []
     failed: list[str] = []
     for node, units in plan.nodes.items():
@@ -123,7 +124,7 @@ def ended(
 
 
 def waiting_for(plan: GroupPlan, order: Order, reports: Reports) -> list[str]:
-    """The units that shall run under `order` and do not yet, or do so for another start."""
+    """Return the units that should run under `order` but do not yet, or run for another epoch."""
     return [
         f"{unit.unit} on {node} ({_shown(reports[node], unit).words})"
         for node, units in plan.nodes.items()
@@ -134,7 +135,7 @@ def waiting_for(plan: GroupPlan, order: Order, reports: Reports) -> list[str]:
 
 
 def units_of(plan: GroupPlan, stage: int) -> str:
-    """The units of a stage, each with its nodes."""
+    """List the units of a stage, each with its nodes."""
     nodes: dict[str, list[str]] = {}
     for node, units in plan.nodes.items():
         for unit in units:
@@ -144,7 +145,7 @@ def units_of(plan: GroupPlan, stage: int) -> str:
 
 
 def given_up(attempts: int, reason: str) -> str:
-    """Why the group stays down. What ends that comes first: a long reason is cut where it is shown."""
+    """Explain why the group was given up. The remedy comes first, as a long reason is truncated where it is shown."""
     return (
         f"gave up after {attempts} failed starts in a row and stays down: fix the reported cause, then run "
         f"playbooks/serve.yml. The last start: {reason}"
@@ -153,7 +154,7 @@ def given_up(attempts: int, reason: str) -> str:
 
 @dataclass(frozen=True)
 class Doing:
-    """What a phase is about just now."""
+    """The details of the current phase."""
 
     missing: str
     """The nodes that are waited for, each with the reason."""
@@ -166,7 +167,7 @@ class Doing:
 
 
 def why(phase: str, doing: Doing, memory: Memory, most: int) -> str:
-    """The phase in one sentence; `most` are the starts that may fail."""
+    """Describe the phase in one sentence; `most` is the number of starts that may fail."""
     trouble = f"the last request got: {doing.trouble}" if doing.trouble else ""
     words = {
         "gathering": f"waits for {doing.missing}",
@@ -184,13 +185,13 @@ def why(phase: str, doing: Doing, memory: Memory, most: int) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a sentence has them: "a, b and c"."""
+    """Join names for a sentence: "a, b and c"."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def _is_dead(unit: UnitPlan, order: Order, adopted: bool, report: NodeReport) -> bool:
-    """A unit that was started in this epoch, or ran when it was taken over, and runs no more, however it ended."""
+    """Whether a unit that this epoch started or adopted does not run any more, however it ended."""
     started = adopted or (report.epoch == order.epoch and unit.stage <= report.stage)
     return started and not _shown(report, unit).active
 

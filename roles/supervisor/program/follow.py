@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the units of one node follow the head's order: what is started and stopped now.
+"""How the units of one node follow the head's order: what to start and stop now.
 
-The same question is asked again every few seconds with what is found then, so nothing here waits or repeats itself.
-Two rules keep the ranks of different starts apart: a unit is started once in an epoch, and what an epoch has left
-behind is gone before the next one starts.
+This is evaluated again every few seconds with the current state, so nothing here waits or retries. Two rules keep the
+ranks of different starts apart: a unit is started only once in an epoch, and everything left of an epoch is gone before
+the next one starts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.mode
 )
 
 WAIT = Order("", HOLD)
-"""What a supervisor that has just started follows until it has heard the head, or has waited long enough for it."""
+"""What a newly started supervisor follows until it has heard from the head, or has waited long enough for it."""
 
 _ABSENT = UnitReport()
 
 
 @dataclass(frozen=True)
 class Actions:
-    """What a node does now. `held` is written down first; starting and stopping never come together."""
+    """What a node does now. `held` is persisted first; starting and stopping are never combined."""
 
     held: Held
     start: tuple[str, ...] = ()
@@ -38,13 +38,13 @@ class Actions:
     remove: tuple[str, ...] = ()
     """Containers that have outlived their units."""
     force: bool = False
-    """What is in `stop` and `remove` is killed, not asked."""
+    """Kill what is in `stop` and `remove` instead of asking it to stop."""
     discard: bool = False
-    """What was compiled earlier is thrown away before anything of `start` is."""
+    """Discard the compile cache before starting anything of `start`."""
 
 
 def follow(order: Order | None, report: NodeReport, units: Sequence[UnitPlan], held: Held) -> Actions:
-    """What makes the node that `report` shows follow `order`; no order is a head that is silent: nothing may run."""
+    """Return the actions that make the node follow `order`; None means that the head is silent: nothing may run."""
     if order is not None and order.stage == HOLD:
         return Actions(held)
     if order is None or not _may_run(order, report, held):
@@ -61,7 +61,7 @@ def follow(order: Order | None, report: NodeReport, units: Sequence[UnitPlan], h
 
 
 def _may_run(order: Order, report: NodeReport, held: Held) -> bool:
-    """Whether the order lets this node run anything: it must be of the epoch since it began, and not drained."""
+    """Whether the order allows this node to run anything: it must be in the epoch from the start, and not drained."""
     return (
         order.stage > NOTHING
         and not report.drained
@@ -71,15 +71,15 @@ def _may_run(order: Order, report: NodeReport, held: Held) -> bool:
 
 
 def _advance(order: Order, units: Sequence[UnitPlan], held: Held) -> Actions:
-    """Start what is due and was not started in this epoch; a unit that has died since is for the head to evaluate."""
+    """Start what is due and was not started in this epoch; the head handles units that have died since."""
     due = tuple(unit.unit for unit in units if held.stage < unit.stage <= order.stage)
-    # Only before the first of them: the others may be using it by then.
+    # Only before the first unit: later, the others may already be using the cache.
     discard = order.discard and bool(due) and not any(unit.stage <= held.stage for unit in units)
     return Actions(replace(held, stage=max(held.stage, order.stage)), start=due, discard=discard)
 
 
 def _quiet(report: NodeReport, units: Sequence[UnitPlan], held: Held, *, force: bool = False) -> Actions:
-    """Stop everything, what started last first; remove a container only when its unit is not about to."""
+    """Stop everything in reverse order of stages; remove containers only once no unit is running or stopping."""
     if report.clean and not any(_shown(report, unit).active for unit in units):
         return Actions(Held(ended=held.epoch or held.ended))
     held = replace(held, ended=held.epoch or held.ended)
@@ -100,12 +100,12 @@ def _shown(report: NodeReport, unit: UnitPlan) -> UnitReport:
 
 
 def held_to_data(held: Held) -> dict[str, Any]:
-    """For the file in /run."""
+    """Return the data for the file in /run."""
     return {"epoch": held.epoch, "stage": held.stage, "ended": held.ended}
 
 
 def held_from_data(data: Any) -> Held:
-    """What the file in /run says; one that says nothing sensible says that no order started anything."""
+    """Parse the file in /run; invalid data counts as no order having started anything."""
     if not isinstance(data, Mapping):
         return Held()
     epoch, stage, ended = data.get("epoch"), data.get("stage"), data.get("ended")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head's part for one group: feeds the machine that decides, asks the server, and keeps what must be kept."""
+"""The head's part for one group: run the state machine, probe the server, and persist what must be remembered."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from .notify import ERROR, PLAIN, Talk, say
 METRICS_EVERY = 10.0
 METRICS_LATEST = 30.0
 SPARE_SECONDS = 30.0
-"""Beyond the limits of the questions themselves: only a thread that hangs in the kernel needs it."""
+"""Added to the timeouts of the probes themselves: needed only if a thread hangs in the kernel."""
 ASKED_PHASES = ("warming", "serving")
 HISTORY = 50
 
 
 def metrics_due(waited: float, *, asking: bool) -> bool:
-    """Whether to read the page again. While a question is open nobody can tell if the page counts that one: wait."""
+    """Whether to read the metrics again; postponed during a probe, which the page may or may not count yet."""
     return waited >= (METRICS_LATEST if asking else METRICS_EVERY)
 
 
 class GroupHead:
-    """Decides for one group whose head this node is.
+    """Decides for one group of which this node is the head.
 
-    `remember` writes down what must outlive a boot, without stopping the loop; `heard` is called when there is news.
+    `remember` persists, without blocking the loop, what must survive a reboot; `heard` is called when there is news.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class GroupHead:
         return self.decision.order if self.decision else Order("", HOLD)
 
     def restart(self) -> None:
-        """Somebody asks for the group to be taken down and brought up again."""
+        """Request that the group is stopped and started again."""
         self._restart = True
 
     async def tick(self, reports: Mapping[str, NodeReport], refusals: Mapping[str, str]) -> None:
-        """Decide once. What must be on disk before an order holds, is there when this returns."""
+        """Decide once. What an order requires to be on disk has been persisted when this returns."""
         now = self._tools.clock()
         restart, self._restart = self._restart, False
         decision = self._machine.tick(now, reports, refusals, self.probe, restart)
@@ -111,7 +111,7 @@ class GroupHead:
         question, limit = self.group.question, self.group.plan.timing.probe_timeout
         began = self._tools.clock()
         if not question.url:
-            # Nobody to ask: what runs, serves.
+            # Without a URL there is nothing to probe: what runs is considered to serve.
             await asyncio.sleep(0)
             found = Probe(self._tools.clock(), answered=True)
         else:
@@ -120,7 +120,7 @@ class GroupHead:
             try:
                 found = await self._tools.background.ask(f"the server of {self.group.name}", work, limit + spare)
             except (NoAnswerError, RuntimeError) as error:
-                # Without a pause here a question that hangs would be asked again at once, and fail at once.
+                # Without this pause, a hanging probe would be repeated at once, and fail at once.
                 await asyncio.sleep(1)
                 found = Probe(self._tools.clock(), False, False, str(error), self._tools.clock() - began)
         if found.answered:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a group that starts still makes progress: pure, asked with every look of the head.
+"""Whether a starting group still makes progress: a pure function of the reports, evaluated on each tick of the head.
 
-A model of several hundred gigabytes takes many minutes to load, and the kernels for it take as long to compile the
-first time. From the clock alone nobody can tell that from a hang. What a working engine moves, and a hanging one does
-not, can be counted on every node: bytes that are read, memory that is taken, compilers that have run, files among
-what was compiled, and lines of a kind that was not written before. As long as anything moves on any node, the group
-starts; when nothing has moved for a while, it hangs.
+A model of several hundred gigabytes takes many minutes to load, and its kernels may take as long to compile the first
+time. The elapsed time alone cannot distinguish that from a hang. But what a working engine does and a hanging one does
+not can be measured on every node: bytes read, memory allocated, compilers run, files added to the compile cache, and
+log lines of a new kind. As long as any of these changes on any node, the group is starting; if none has changed for a
+while, it hangs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.text import gig
 Reports = Mapping[str, NodeReport]
 
 READ_STEP = 256 << 20
-"""Bytes that count as reading: an idle Ray node reads less than that from /proc in a quarter of an hour."""
+"""The increase that counts as reading: an idle Ray node reads less than that from /proc in a quarter of an hour."""
 MEMORY_STEP = 256 << 20
 CHILD_STEP = 5
 """Seconds of processor time."""
@@ -32,7 +32,10 @@ CHILD_STEP = 5
 
 @dataclass
 class Mark:
-    """What a node had when it last moved, each by itself. What falls, as a process ends, is followed downwards."""
+    """The values of a node at their last change, each tracked separately.
+
+    Values that fall, as when a process ends, are followed down.
+    """
 
     read: int
     children: int
@@ -42,15 +45,15 @@ class Mark:
 
 
 class Progress:
-    """Of one start, and begun anew with every stage of it."""
+    """The progress of one start, reset at each of its stages."""
 
     def __init__(self) -> None:
         self.at = 0.0
-        """When something moved last."""
+        """When anything changed last."""
         self.words = ""
-        """What that was."""
+        """What that change was."""
         self.read_at = 0.0
-        """When bytes moved last."""
+        """When bytes were read last."""
         self._began = 0.0
         self._marks: dict[str, Mark] = {}
         self._reports: Reports = {}
@@ -60,7 +63,7 @@ class Progress:
         self.words, self._marks, self._reports = "it was started", {}, {}
 
     def take(self, now: float, reports: Reports) -> None:
-        """What the nodes say at this moment."""
+        """Evaluate the current reports of the nodes."""
         self._reports = reports
         for node, report in reports.items():
             moved = self._moved(now, node, report) if report.loading.known else ""
@@ -68,12 +71,12 @@ class Progress:
                 self.at, self.words = now, f"{moved} on {node}"
 
     def hangs(self, now: float, plan: GroupPlan) -> bool:
-        """Whether nothing has moved for too long, and every node could tell if it had."""
+        """Whether nothing has changed for too long, although every node is able to report changes."""
         told = all(node in self._reports and self._reports[node].loading.known for node in plan.nodes)
         return told and now - self.at > plan.timing.progress_timeout
 
     def advance(self, since: float, plan: GroupPlan) -> Advance | None:
-        """For people; None while no node can tell."""
+        """Summarise the progress for people; None while no node can report it."""
         if not self._marks:
             return None
         return Advance(
@@ -86,11 +89,11 @@ class Progress:
         )
 
     def started(self, now: float, since: float) -> Started:
-        """The start as a whole, at its end."""
+        """Summarise a completed start."""
         return Started(now - since, self._read, max(0.0, self.read_at - since))
 
     def last_seen(self, now: float, plan: GroupPlan) -> str:
-        """What is known of a start that is given up, for its error: how far it came, when, and the last line."""
+        """Describe a failed start for its error message: how far it got, when, and the last log line."""
         if not self._marks:
             return ""
         expected = f" of {gigabytes(plan.weights_bytes * len(plan.nodes))}" if plan.weights_bytes else ""
@@ -106,7 +109,7 @@ class Progress:
         return sum(report.loading.bytes_read for report in self._reports.values())
 
     def _said(self, plan: GroupPlan) -> tuple[str, str]:
-        """The last line, the head's first: that is where the server speaks."""
+        """Return the last log line and its node, preferably from the head, where the server logs."""
         for node in sorted(self._reports, key=lambda name: (name != plan.head, name)):
             line = self._reports[node].loading.last_line
             if line:
@@ -114,7 +117,7 @@ class Progress:
         return "", ""
 
     def _moved(self, now: float, node: str, report: NodeReport) -> str:
-        """What has moved on a node, in words; nothing where all stands still."""
+        """Describe what has changed on a node; empty if nothing has."""
         seen = report.loading
         mark = self._marks.get(node)
         if mark is None:
@@ -132,7 +135,7 @@ class Progress:
         if seen.child_seconds >= mark.children + CHILD_STEP:
             moved, mark.children = "a compiler ran", seen.child_seconds
         mark.children = min(mark.children, seen.child_seconds)
-        # Memory comes and goes; only less than ever is progress, so that this ends by itself.
+        # Memory use fluctuates; only a new minimum of free memory is progress, so that this cannot go on forever.
         if 0 < report.memory_free <= mark.free - MEMORY_STEP:
             moved, mark.free = "memory was taken", report.memory_free
         mark.free = mark.free or report.memory_free

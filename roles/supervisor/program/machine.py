@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the head's supervisor decides for its group: a pure machine, asked every second what shall run now.
+"""The state machine with which the head's supervisor decides for its group: pure, and evaluated every second.
 
-One start of the group, from the order to begin until everything of it is gone again, is an epoch with its own name.
-The name of the next one is given out with the order to stop the last: a node that reports itself clean under that name
-has had the order, so nothing of an older start can still come up behind the head's back. Only when every node is clean
-and ready under the new name does it start, stage by stage.
+An epoch is one start of the group, from the order to begin until everything of it is gone again, and has a unique name.
+The name of the next epoch is announced with the order to stop the last one: a node that reports itself clean under that
+name has received the order, so that nothing of an older start can still come up unnoticed. Only when every node is
+clean and ready under the new name does the group start, stage by stage.
 
-An epoch goes on only as a whole: a unit that ends (however), a node that is lost, rebooted or drained, or questions
-that stay unanswered end it on all nodes. Nodes are waited for without a limit; starts that fail are counted, pause
-longer each time, and end in giving up. A start that makes no progress on any node hangs, and is ended before its time.
+An epoch continues only as a whole: a unit that ends for any reason, a node that is lost, rebooted or drained, or
+repeated failed probes end it on all nodes. Nodes are waited for without a limit. Failed starts are counted, followed by
+ever longer pauses, and end in giving up. A start without progress on any node hangs, and is ended before its timeout.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from .questions import Questions
 Reports = Mapping[str, NodeReport]
 
 _CACHED_AGAIN = 2
-"""Starts that are left when what was compiled earlier is thrown away: one without it, and one with what that made."""
+"""How many starts are left when the compile cache is discarded: one without it, and one with what that start
+compiled."""
 
 
 class Head:
-    """Decides for the group of `plan`, whose head this node is.
+    """Decides for the group of `plan`, of which this node is the head.
 
-    `remembered` is the last `Decision.remember` that was written down, empty when there is none; `boot` the head's own
-    boot; `epochs` makes a name that was never used before. Times are seconds of any clock that only goes forward.
+    `remembered` is the last `Decision.remember` that was persisted, or empty; `boot` is the head's boot ID; `epochs`
+    returns a new unique name. Times are seconds of any monotonic clock.
     """
 
     def __init__(self, plan: GroupPlan, remembered: Mapping[str, Any], boot: str, epochs: Callable[[], str]) -> None:
@@ -77,10 +78,11 @@ class Head:
         probe: Probe | None = None,
         restart: bool = False,
     ) -> Decision:
-        """What shall run now.
+        """Decide what should run now.
 
-        `reports`: of all nodes heard within `heartbeat_timeout`, its own too; `refusals`: why others are not.
-        `probe` is what came of the last question, `restart` whether somebody asked for a restart since the last tick.
+        `reports` are those of all nodes heard within `heartbeat_timeout`, including this one; `refusals` say why others
+        were rejected. `probe` is the result of the last probe, `restart` whether a restart was requested since the last
+        tick.
         """
         reports = {node: report for node, report in reports.items() if node in self._plan.nodes}
         refusals = refusals or {}
@@ -100,10 +102,10 @@ class Head:
     # --- the beginning -----------------------------------------------------------------------------------------------
 
     def _look(self, now: float, since: float, reports: Reports, refusals: Mapping[str, str]) -> None:
-        """Take over a group that runs whole; stop anything else. Until it is clear which, nothing is touched.
+        """Adopt a group that runs completely, or else stop it. Until that is decided, nothing is touched.
 
-        A node whose supervisor cannot reach this one stops its units by itself after `heartbeat_timeout`: longer than
-        twice that nothing better can come.
+        A node whose supervisor cannot reach this one stops its units by itself after `heartbeat_timeout`, so that
+        waiting longer than twice that cannot help.
         """
         fits, why_not = findings.adoptable(self._plan, reports)
         epoch = next((report.epoch for report in reports.values() if report.epoch), "")
@@ -159,7 +161,7 @@ class Head:
             self._listen(now, since, probe)
 
     def _climb(self, now: float, since: float, reports: Reports) -> None:
-        """The next stage once everything of the last one runs."""
+        """Start the next stage once everything of the last one runs."""
         self._waits = findings.waiting_for(self._plan, self._order, reports)
         limit = self._plan.timing.stage_timeout
         if self._waits and now - since > limit:
@@ -175,7 +177,7 @@ class Head:
             self._say(f"starts {findings.units_of(self._plan, stage)}")
 
     def _listen(self, now: float, since: float, probe: Probe | None) -> None:
-        """What came of the questions: only a completion makes it serve; `failure_threshold` unanswered ones end it."""
+        """Evaluate the probes: only a completion makes it serve; `failure_threshold` failures in a row end it."""
         timing, asked = self._plan.timing, self._questions
         if asked.take(probe, timing.probe_interval) and self._phase == "warming":
             self._serve(now, since)
@@ -195,7 +197,7 @@ class Head:
                 self._say(f"has served for {timing.stable_after:g} s: earlier failures are forgotten")
 
     def _end_late(self, now: float, words: str) -> None:
-        """A start that came to nothing in its time, with what was last seen of it."""
+        """End a start that exceeded its time, with the last known progress."""
         asked = self._questions.trouble
         seen = self._progress.last_seen(now, self._plan)
         more = [seen, f"the last request got: {asked}" if asked else ""]
@@ -211,7 +213,7 @@ class Head:
         self._stable, self._because, self._blamed = False, "", {}
 
     def _warm(self, now: float) -> None:
-        """`_since` stays: the limit for the first completion counts from the start of the last stage."""
+        """Keep `_since`: the timeout for the first completion counts from the start of the last stage."""
         self._phase = "warming"
         self._questions.begin(now, served=self._order.epoch == self._memory.served)
 
@@ -225,7 +227,7 @@ class Head:
     # --- the end of an epoch, and the time between two ---------------------------------------------------------------
 
     def _end(self, now: float, words: str, *, counts: bool) -> None:
-        """One that served only for a while counts as well: a loop that serves once each time is a loop, too."""
+        """End the epoch. One that served only briefly counts as failed too: serving once each time is still a loop."""
         self._say(f"ends this start on all nodes: {words}")
         epoch = self._order.epoch
         if counts and not self._stable:
@@ -286,7 +288,7 @@ class Head:
             self._start(now, reports)
 
     def _push(self, now: float, left: list[str]) -> None:
-        """Kill what has not stopped in time; one order for all, because a node that is clean has nothing to kill."""
+        """Kill what has not stopped in time; the order goes to all nodes, as a clean node has nothing to kill."""
         if not left:
             self._unclean_since = now
         force = now - self._unclean_since > self._plan.timing.stop_timeout
@@ -313,10 +315,10 @@ class Head:
         self._say(f"all nodes are ready: starts {findings.units_of(self._plan, self._order.stage)}")
 
     def _is_cache_suspect(self) -> bool:
-        """Whether the next start is to be one without the kernels of earlier ones.
+        """Whether the next start should discard the compile cache.
 
-        A cache that was cut off by a power failure, or that the engine cannot read again, fails every start alike. One
-        whose time was over has compiled so much more for the next.
+        A cache that was truncated by a power failure, or that the engine cannot read, fails every start alike. After a
+        timeout it is kept, as that start has compiled more for the next one.
         """
         failed, most = self._memory.attempts, self._plan.timing.start_attempts
         return self._plan.has_cache and not self._memory.late and failed > 0 and failed == most - _CACHED_AGAIN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program `supervisor.pyz --config /etc/firstlight/supervisor.json`, which systemd runs on every node."""
+"""The main program `supervisor.pyz --config /etc/firstlight/supervisor.json`, which systemd runs on every node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0 stopped, 1 another supervisor runs here, 2 the configuration is wrong, 3 given up."""
+    """Return the exit status: 0 stopped, 1 another supervisor runs here, 2 invalid configuration, 3 given up."""
     chosen = parse_arguments(arguments)
     files = StateFiles(chosen.run_directory, chosen.state_directory)
     systemd = Systemd()
@@ -58,9 +58,9 @@ def _keep(config: Config, files: StateFiles, systemd: Systemd, interval: float) 
             SECOND,
         )
     if "NOTIFY_SOCKET" in os.environ:
-        # A journal that does not take our lines must not stop us.
+        # A journal that does not accept our lines must not block us.
         os.set_blocking(1, False)
-        # What we run must not speak to systemd in our name.
+        # Our child processes must not talk to systemd in our name.
         for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
             os.environ.pop(name, None)
     return asyncio.run(Supervisor(config, Host(), files, systemd, interval=interval).run())
@@ -73,7 +73,7 @@ def _failed(words: str, status: int) -> int:
 
 
 def main() -> None:
-    """Ends the process: threads that hang in the kernel do not keep it."""
+    """End the process at once, even if threads hang in the kernel."""
     status = run()
     sys.stdout.flush()
     sys.stderr.flush()

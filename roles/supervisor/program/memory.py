@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the head's supervisor remembers of a group beyond its own life and a boot of its machine."""
+"""What the head's supervisor remembers of a group across restarts of itself and reboots of its machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Memory:
-    """Written down, durably, before the order it belongs to is given."""
+    """The persistent memory of a group, written durably before the order it belongs to is given."""
 
     attempts: int = 0
     """Failed starts in a row."""
@@ -19,18 +19,19 @@ class Memory:
     starting: str = ""
     """The epoch that is starting; empty once it serves or has ended."""
     ended: str = ""
-    """The epoch that ended last: whatever of it still runs is not taken over."""
+    """The epoch that ended last: what still runs of it is not adopted."""
     given_up: str = ""
-    """Why it stays down; empty while it does not."""
+    """Why the group was given up; empty if it was not."""
     boot: str = ""
-    """The boot of the head in which this was written."""
+    """The head's boot ID at the time of writing."""
     served: str = ""
-    """The epoch that last gave a completion: a supervisor that is restarted beside it need not wait for the first."""
+    """The epoch that last returned a completion: a supervisor restarted during it need not wait for the first one
+    again."""
     late: str = ""
-    """The epoch that ended last, where its time was over: nothing of it had failed by itself."""
+    """The epoch that ended last, if it timed out: nothing of it had failed by itself."""
 
     def after_failure(self, words: str, most: int) -> Memory:
-        """With one more failed start, the last of `most` that are tried."""
+        """Return the memory after one more failed start; give up after `most` of them."""
         attempts = self.attempts + 1
         return replace(
             self,
@@ -47,7 +48,7 @@ class Memory:
 
 
 def recall(data: Mapping[str, Any]) -> Memory:
-    """The memory in `data`; what is not there or makes no sense is not remembered."""
+    """Parse the memory from `data`; missing and invalid values get their defaults."""
     attempts = data.get("attempts")
     words = {field.name: data.get(field.name) for field in fields(Memory) if field.name != "attempts"}
     return Memory(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a node could start a group now: memory, image, weights and token. Functions that block, for threads."""
+"""Whether a node could start a group now: memory, image, weights and token. The functions block, so run them in
+threads."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ MEBIBYTE = 1 << 20
 MEMINFO = "/proc/meminfo"
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 LOADING_FLOOR = 8 << 30
-"""Bytes of unused memory below which the page cache is given back while an engine loads: with this floor loads came
-through on GB10 that had failed (github.com/tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark/pull/19, 2026-09-03)."""
+"""The floor of unused memory in bytes below which the page cache is dropped while an engine loads: with this floor,
+loads succeeded on GB10 that had failed before (github.com/tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark/pull/19,
+2026-09-03)."""
 WORTH_DROPPING = 1 << 30
-"""Bytes of reclaimable memory that make it worth while."""
+"""The least reclaimable memory in bytes for which dropping the cache is worthwhile."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class Free:
     total: int = 0
     where: str = "the machine"
     problem: str = ""
-    """Why it cannot be told."""
+    """Why it could not be measured."""
     unused: int = 0
-    """Bytes of the machine that hold nothing at all, not even a file's cache."""
+    """Bytes of the machine's memory that hold nothing at all, not even page cache."""
 
     @property
     def share(self) -> float:
@@ -48,7 +50,7 @@ class Free:
 
 
 def free_memory(host: Host, memory: Memory) -> Free:
-    """Of the machine, or of the fullest GPU of the group."""
+    """Measure the free memory of the machine, or of the fullest GPU of the group."""
     if memory.kind == "discrete":
         return _of_gpus(host, memory.gpus)
     values = dict(line.partition(":")[::2] for line in (host.read_text(MEMINFO) or "").splitlines())
@@ -77,16 +79,17 @@ def _of_gpus(host: Host, gpus: tuple[int, ...]) -> Free:
 
 
 def worth_dropping(free: Free) -> bool:
-    """Whether the page cache stands in the way of an engine that loads.
+    """Whether the page cache is in the way of a loading engine.
 
-    The driver takes whole free pages and does not wait for the kernel to give up those of files: with few of them left
-    its allocations fail, or the machine stalls. Where the engine itself has the memory, dropping would gain nothing.
+    The driver takes whole free pages and does not wait for the kernel to reclaim page cache: with few free pages left,
+    its allocations fail or the machine stalls. If the engine itself holds the memory, dropping the cache would gain
+    nothing.
     """
     return 0 < free.unused < LOADING_FLOOR and free.bytes - free.unused >= WORTH_DROPPING
 
 
 def drop_caches() -> str:
-    """Give the page cache back to whom the engine asks for memory; why that failed, or nothing."""
+    """Drop the page cache, to free memory for the engine; return an error message, or an empty string."""
     try:
         with open(DROP_CACHES, "w", encoding="ascii") as stream:
             stream.write("3\n")
@@ -96,12 +99,12 @@ def drop_caches() -> str:
 
 
 def memory_problem(free: Free, memory: Memory) -> str:
-    """Why so little is not enough, or nothing."""
+    """Return why the free memory is not enough, or an empty string."""
     if not memory.kind or not memory.share:
         return ""
     if free.problem:
         return free.problem
-    # As the engine counts: it rounds its share up, and looks once CUDA and its communication have started.
+    # Computed like the engine does: it rounds its share up, and measures after CUDA and its communication have started.
     early = memory.overhead_mib * MEBIBYTE
     if free.bytes >= math.ceil(free.total * memory.share) + early:
         return ""
@@ -114,7 +117,7 @@ def memory_problem(free: Free, memory: Memory) -> str:
 
 
 def image_problem(host: Host, needs: Needs) -> str:
-    """Why the image is not the one that was proven, or nothing."""
+    """Return why the image is not the verified one, or an empty string."""
     if not needs.image:
         return ""
     remedy = "run playbooks/serve.yml, which brings it"
@@ -146,7 +149,7 @@ def _proven_id(text: str | None) -> str:
 
 
 def weights_problem(host: Host, directory: str) -> str:
-    """Which file is not as it was proven, or nothing."""
+    """Return which file no longer matches its verified state, or an empty string."""
     if not directory:
         return ""
     remedy = "run playbooks/serve.yml, which fetches and proves them again"
@@ -161,7 +164,7 @@ def weights_problem(host: Host, directory: str) -> str:
 
 
 def token_problem(host: Host, paths: Sequence[str]) -> str:
-    """Why the nodes of the group could not know each other, or nothing."""
+    """Return why the nodes of the group could not authenticate each other, or an empty string."""
     lacking = [path for path in paths if not (host.read_text(path) or "").strip()]
     if not lacking:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One group on one node: look, report, and make the units follow the order; again and again, one pass at a time."""
+"""One group on one node: inspect, report, and make the units follow the order, in an endless loop."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from .watch import Watch
 
 INTERVAL = 2.0
 SOON = 0.3
-"""After something was started or stopped: systemd has hardly begun before."""
+"""The pause after a start or stop: before that, systemd has hardly begun."""
 PATIENCE = 5.0
-"""For a stop to be taken, before the next look."""
+"""How long to wait for a stop before looking again."""
 WATCH = 5.0
-"""Between two readings of how far the engine is, while it starts."""
+"""The interval between two measurements of the engine's progress while it starts."""
 QUICK = 1.0
-"""For a reading, before the look goes on without it."""
+"""How long to wait for a measurement before continuing without it."""
 LIMIT = 90.0
-"""For work whose own commands have shorter limits; it is reached only where a thread hangs in the kernel."""
+"""For work whose own commands have shorter timeouts; reached only if a thread hangs in the kernel."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What a node works with; tests hand in other ones."""
+    """What a node works with; tests substitute others."""
 
     config: Config
     host: Host
@@ -63,16 +63,16 @@ class Node:
     tools: Tools
     group: GroupConfig
     order: Callable[[], Order | None]
-    """The order to follow now; None: the head is silent."""
+    """Returns the order to follow now; None if the head is silent."""
     keep: Callable[[Held], None]
-    """Takes what must be in /run before anything is done; blocks, as it writes."""
+    """Writes to /run what must be there before any action; blocks."""
     heard: Callable[[], None]
-    """Called with every report that says something new."""
+    """Called with every report that contains news."""
     held: Held = field(default_factory=Held)
     report: NodeReport | None = None
-    """The last look; None before the first one."""
+    """The last report; None before the first one."""
     problem: str = ""
-    """What went wrong with the last action or look."""
+    """The error of the last action or inspection."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -88,15 +88,15 @@ class Node:
         self._measuring: asyncio.Task[Loading] | None = None
         self._lines: dict[str, tuple[str, str]] = {}
         self._since: float | None = None
-        """When what shall be gone was first told to go."""
+        """When the units that should stop were first told to."""
         self._late = ""
         self._failed = ""
         self._doing: list[str] = []
         self._tasks: list[asyncio.Task[str | None]] = []
-        """Held, as the loop itself does not keep what nobody waits for."""
+        """References to running tasks, as the event loop itself does not keep any."""
 
     async def run(self) -> None:
-        """For ever. What cannot be foreseen is said and tried again: a supervisor that falls keeps nothing."""
+        """Loop forever. Unexpected errors are logged and retried: a supervisor that crashes supervises nothing."""
         while True:
             acted = False
             try:
@@ -110,12 +110,12 @@ class Node:
             self.wake.clear()
 
     async def once(self) -> bool:
-        """One pass; whether something was started or stopped."""
+        """Run one pass; return whether something was started or stopped."""
         order = self.order()
         try:
             report = await self._look(order)
         except (units.NotToldError, NoAnswerError) as error:
-            # The last look still holds for what it saw, but nobody may start on it.
+            # The last report is still valid for what it saw, but the node must not count as ready.
             self._tell(str(error))
             if self.report is not None:
                 self._publish(replace(self.report, ready=False, problems=(str(error),)))
@@ -138,7 +138,7 @@ class Node:
         return not self._late
 
     def _in_time(self, actions: Actions, report: NodeReport) -> Actions:
-        """The same actions, by force when what shall be gone is still there after its time."""
+        """Return the same actions, forced if units that should stop have exceeded the timeout."""
         shown = report.units.items()
         going = actions.stop or actions.remove or any(unit.stopping for _, unit in shown)
         if report.clean or not going:
@@ -158,7 +158,7 @@ class Node:
         return replace(actions, stop=left, remove=containers, force=True)
 
     async def _look(self, order: Order | None) -> NodeReport:
-        """The report of this moment. What is held and ordered is taken before the look, as the report promises."""
+        """Build the current report; held state and order are read before the inspection, as the report promises."""
         held = self.held
         name = self.group.name
         ask = self.tools.background.ask
@@ -197,7 +197,7 @@ class Node:
         )
 
     async def _load(self, order: Order | None, seen: Mapping[str, units.Seen]) -> Loading:
-        """How far the engine is; only while the head wants to know, and something runs."""
+        """Measure the engine's progress, but only while the head wants to know and something runs."""
         if order is None or not order.measure or not any(one.report.active for one in seen.values()):
             self._watch.forget()
             self._loading, self._watched, self._measuring = Loading(), float("-inf"), None
@@ -208,27 +208,27 @@ class Node:
                 return self._loading
             self._watched = now
             self._measuring = asyncio.create_task(self._measure(now, dict(seen)))
-        # Usually there at once. A Docker that is slow while a model loads must not hold up what is said of the units.
+        # Usually done at once. Docker being slow while a model loads must not delay the report of the units.
         done, _ = await asyncio.wait({self._measuring}, timeout=QUICK)
         if done:
             self._loading, self._measuring = self._measuring.result(), None
         return self._loading
 
     async def _measure(self, now: float, seen: Mapping[str, units.Seen]) -> Loading:
-        """One reading; where nobody can tell, nobody may conclude that the engine hangs."""
+        """Take one measurement; if it fails, the head must not conclude that the engine hangs."""
         work = partial(self._watch.look, now, seen)
         try:
             return await self.tools.background.ask(f"the progress of group {self.group.name}", work, LIMIT)
         except NoAnswerError:
             return replace(self._loading, known=False)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the units are looked at all the same
+        except Exception as error:  # noqa: BLE001 - whatever it is, the units are still inspected
             self._tell(
                 f"group {self.group.name}: how far its engine is cannot be told ({type(error).__name__}: {error})"
             )
             return Loading()
 
     async def _containers(self, problems: list[str]) -> bool:
-        """Whether a container is left, or may be."""
+        """Whether a container is or may be left."""
         names = [unit.container for unit in self._units if unit.container]
         try:
             work = partial(units.containers_left, self.tools.host, names)
@@ -238,7 +238,7 @@ class Node:
             return True
 
     async def _with_last_line(self, unit: str, seen: units.Seen, wanted: bool) -> UnitReport:
-        """A unit that ended by itself is reported with what it said last; the journal is asked once for each end."""
+        """Add the last log line to a unit that ended by itself; the journal is read once for each end."""
         report = seen.report
         before = self.report.units.get(unit) if self.report else None
         ended = before and (before.last_line or (before.active and wanted))
@@ -254,14 +254,14 @@ class Node:
         return units.last_line(self.tools.host, unit, seen.invocation, seen.ended, self._secrets())
 
     def _secrets(self) -> list[str]:
-        """Those that this machine has: nothing that an engine says leaves it with them."""
+        """Return the secrets that this machine has, so that no output of the engine leaves it with them."""
         key_path = self.group.question.key_path
         key = api_key(self.tools.host.read_text(key_path) or "") if key_path else ""
         tokens = [(self.tools.host.read_text(path) or "").strip() for path in self._tokens]
         return [secret for secret in (key, *tokens) if secret]
 
     async def _act(self, actions: Actions) -> str:
-        """Do it, each unit in a thread of its own; what went wrong."""
+        """Run the actions, each unit in a thread of its own; return the errors."""
         host, group = self.tools.host, self.group.name
         work: list[tuple[str, Callable[[], str | None]]] = []
         if actions.start:
@@ -281,14 +281,14 @@ class Node:
         self._doing = doing
         self._tasks = [task for task in self._tasks if not task.done()]
         tasks = [asyncio.create_task(self._work(what, one)) for what, one in work]
-        # A start must have reached systemd before anybody looks again; a stop that hangs is looked at meanwhile.
+        # A start must have reached systemd before the next inspection; a stop that hangs is inspected in the meantime.
         await asyncio.wait(tasks, timeout=None if actions.start else PATIENCE)
         done = [task.result() for task in tasks if task.done()]
         self._tasks += [task for task in tasks if not task.done()]
         return "; ".join(problem for problem in done if problem)
 
     async def _discard(self) -> None:
-        """Throw away what the group compiled earlier; where that fails, the start goes on with it."""
+        """Discard the group's compile cache; if that fails, the start goes on with it."""
         path = self.group.needs.compile_cache
         if not path:
             return
@@ -298,7 +298,7 @@ class Node:
             say(problem, WARNING)
 
     async def _work(self, what: str, work: Callable[[], str | None]) -> str | None:
-        """What the work said; that it hangs is said like any other failure."""
+        """Return the error of the work, if any; a hang is reported like any other failure."""
         try:
             return await self.tools.background.ask(what, work, LIMIT)
         except NoAnswerError as error:
@@ -310,7 +310,7 @@ class Node:
             self.heard()
 
     def _tell(self, problem: str) -> None:
-        """A problem goes to the journal once, not with every pass."""
+        """Log a problem once, not with every pass."""
         if problem and problem != self.problem:
             say(problem, WARNING)
         self.problem = problem

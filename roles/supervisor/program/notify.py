@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the supervisor tells systemd, and its lines in the journal."""
+"""The supervisor's notifications to systemd, and its lines in the journal."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from collections import deque
 from collections.abc import Mapping
 
 LINE = 2000
-"""Characters of a line in the journal; what a unit said last may be far longer."""
+"""The most characters of a line in the journal; the last line of a unit may be far longer."""
 STATUS = 400
 REPEAT_SECONDS = 60.0
-"""Between two lines of the same subject."""
+"""The least interval between two lines about the same subject."""
 
 PLAIN, WARNING, ERROR = 6, 4, 3
-"""The priorities of syslog, which systemd reads in front of a line."""
+"""Syslog priorities, which systemd parses at the start of a line."""
 
 
 class Systemd:
-    """The socket on which systemd listens; without one, as when run by hand, nothing is told."""
+    """The notification socket of systemd; without one, as when run by hand, nothing is sent."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         microseconds = environment.get("WATCHDOG_USEC", "")
         own = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog = int(microseconds) / 1e6 if own and microseconds.isdecimal() else 0.0
-        """Seconds within which systemd wants to hear of us; 0 when it does not."""
+        """The watchdog interval of systemd in seconds; 0 without a watchdog."""
         self._told = ""
 
     def ready(self) -> None:
@@ -40,7 +40,7 @@ class Systemd:
         self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
-        """The line that `systemctl status` shows; the same line is told once."""
+        """Set the line that `systemctl status` shows; an unchanged line is not sent again."""
         line = one_line(text, STATUS)
         if line != self._told:
             self._told = line
@@ -50,17 +50,17 @@ class Systemd:
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        # A systemd that is itself in trouble must not take the supervisor down.
+        # If systemd itself is in trouble, that must not take the supervisor down.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             sender.sendto(message.encode(), address)
 
 
 class Talk:
-    """Whether there is something to say of what is looked at all the time.
+    """Decides whether a repeated observation is worth a log line.
 
-    Another subject is news at once. The same one in other words, as amounts of memory change with every look, is so
-    only after a while: somebody may be waited for over days.
+    A new subject is logged at once. The same subject with a new text, as amounts of memory change all the time, is
+    logged only after a while: a group may wait for a node for days.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Talk:
 
 
 class Allowance:
-    """How many lines others may cause: so many of one name at once, and no more of it for a while."""
+    """A rate limit on log lines that others cause: so many per name within an interval."""
 
     def __init__(self, most: int = 10, seconds: float = REPEAT_SECONDS) -> None:
         self._most, self._seconds = most, seconds
         self._told: dict[str, deque[float]] = {}
 
     def take(self, now: float, name: str) -> bool:
-        """Whether one more may be said of this name; names are of the plan, so they are few."""
+        """Whether one more line may be logged for this name; names are those of the plan, so there are few."""
         told = self._told.setdefault(name, deque(maxlen=self._most))
         if len(told) == self._most and now - told[0] < self._seconds:
             return False
@@ -92,13 +92,13 @@ class Allowance:
 
 
 def say(text: str, priority: int = PLAIN) -> None:
-    """One line for the journal."""
-    # Past Python's buffers, and given up where it does not go through: a journal that hangs must not stop the loop.
+    """Write one line to the journal."""
+    # Bypass Python's buffers, and drop the line if it cannot be written: a blocked journal must not stop the loop.
     with contextlib.suppress(OSError):
         os.write(1, f"<{priority}>{one_line(text, LINE)}\n".encode())
 
 
 def one_line(text: str, most: int) -> str:
-    """The text without line breaks and control characters, cut where it is too long."""
+    """Return the text without line breaks and control characters, truncated if it is too long."""
     line = "".join(character if character.isprintable() else " " for character in text).strip()
     return line if len(line) <= most else f"{line[: most - 3]}..."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a supervisor knows at this moment of all its groups, put together for its file and for systemd."""
+"""A supervisor's current knowledge of all its groups, assembled for its state file and for systemd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .state_files import VERSION, moment
 
 
 class Picture:
-    """Looks at the parts of a supervisor; changes none of them."""
+    """Reads the parts of a supervisor without changing them."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class Picture:
         self._since: dict[str, tuple[str, float]] = {}
 
     def heard_of(self, name: str) -> dict[str, tuple[float, NodeReport]]:
-        """By node of a group: how long ago it was heard, and what it said."""
+        """Return for each node of a group how long ago it last reported, and that report."""
         heard = self._server.heard_of(name, self._clock()) if self._server else {}
         own = self._nodes[name].report
         return {**heard, **({self._config.node: (0.0, own)} if own else {})}
 
     def news(self) -> bool:
-        """Whether a phase has changed since this was asked last."""
+        """Whether a phase has changed since the last call."""
         before = dict(self._since)
         for name, (phase, _) in self.phases().items():
             if self._since.get(name, ("", 0.0))[0] != phase:
@@ -52,7 +52,7 @@ class Picture:
         return before != self._since
 
     def phases(self) -> dict[str, tuple[str, str]]:
-        """By group: its phase and why, as decided here or as the head said last."""
+        """Return phase and reason of each group, as decided here or as last reported by the head."""
         phases = {}
         for name in self._nodes:
             decision = self._heads[name].decision if name in self._heads else None
@@ -62,7 +62,7 @@ class Picture:
         return phases
 
     def trouble(self, problem: str) -> str:
-        """What is wrong with the supervisor itself."""
+        """Describe the problems of the supervisor itself."""
         parts = [problem, *(part.problem for part in (self._server, self._client) if part)]
         parts += [node.problem for node in self._nodes.values()]
         return "; ".join(dict.fromkeys(part for part in parts if part))
@@ -71,7 +71,7 @@ class Picture:
         return status_line(self.phases(), self.trouble(problem))
 
     def state(self, problem: str, clocks: Clocks) -> dict[str, Any]:
-        """The whole file."""
+        """Return the content of the whole state file."""
         self.news()
         return {
             "version": VERSION,

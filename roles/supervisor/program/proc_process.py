@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel tells of a process that may be loading a model: /proc/PID/io, /proc/PID/stat and /proc/PID/cgroup."""
+"""Statistics of the kernel about a process that may be loading a model: /proc/PID/io, /proc/PID/stat and
+/proc/PID/cgroup."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ _CHILDREN_USER, _CHILDREN_SYSTEM = 13, 14
 
 
 def read_bytes(text: str | None) -> int | None:
-    """Bytes that a process and the children it waited for have read; None where the kernel does not tell.
+    """Return the bytes that a process and its reaped children have read; None if the kernel does not report it.
 
-    A file that is mapped counts where it comes from the disk (`read_bytes`), one that is read also where it comes out
-    of memory (`rchar`). What is read from the disk by a system call is in both.
+    A mapped file counts when it comes from the disk (`read_bytes`), and a file that is read also when it comes from
+    memory (`rchar`). What a system call reads from the disk is in both.
     """
     values = dict(line.partition(":")[::2] for line in (text or "").splitlines())
     found = [int(value) for name in ("rchar", "read_bytes") if (value := values.get(name, "").strip()).isdecimal()]
@@ -21,7 +22,7 @@ def read_bytes(text: str | None) -> int | None:
 
 
 def child_ticks(text: str | None) -> int:
-    """Processor time of the children that a process has waited for, in clock ticks: compilers come and go."""
+    """Return the processor time of a process's reaped children in clock ticks: compilers are short-lived."""
     fields = (text or "").rpartition(")")[2].split()
     if len(fields) <= _CHILDREN_SYSTEM:
         return 0
@@ -30,9 +31,9 @@ def child_ticks(text: str | None) -> int:
 
 
 def belongs(text: str | None, groups: Collection[str]) -> bool:
-    """Whether a process is in one of these control groups: a container's id, or the name of a unit.
+    """Whether a process is in one of these control groups, each a container's ID or a unit's name.
 
-    However the groups are laid out, a container's id is a part of its path, and a unit's name a step of its own.
+    In every layout of the groups, a container's ID is part of the path, and a unit's name is a path component.
     """
     paths = [line.split(":", 2)[2] for line in (text or "").splitlines() if line.count(":") >= 2]
     return any(

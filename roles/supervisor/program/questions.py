@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions to the server of one epoch: when the next one is due, and how many in a row were not answered."""
+"""The probes of one epoch's server: when the next one is due, and how many in a row have failed."""
 
 from __future__ import annotations
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.supervisor.model import Probe
 
 BRISK = 2.0
-"""Seconds between questions while an answer is missed: the first one, or the one after a failure."""
+"""Seconds between probes without a completion: before the first one, or after a failure."""
 
 
 class Questions:
-    """Begun anew with every epoch: what came of an earlier one's questions says nothing of this one."""
+    """Reset with every epoch, as results of an earlier epoch's probes do not apply to this one."""
 
     def __init__(self) -> None:
         self.failures = 0
-        """In a row."""
+        """The number of failures in a row."""
         self.trouble = ""
-        """What the last one brought instead of an answer."""
+        """What the last probe got instead of a completion."""
         self._served = False
         self._seen = self._due = 0.0
 
     def begin(self, now: float, *, served: bool) -> None:
-        """`served`: this epoch has given a completion before, to a supervisor that has been restarted since."""
+        """Reset for an epoch; `served` if it has already returned a completion to an earlier supervisor."""
         self.failures, self.trouble, self._served = 0, "", served
         self._seen = self._due = now
 
@@ -29,10 +29,10 @@ class Questions:
         return now >= self._due
 
     def take(self, probe: Probe | None, every: float) -> bool:
-        """Whether there is news, and it is that the server serves; the next question follows `every` seconds later.
+        """Whether this is a new result that shows the server serving; the next probe follows `every` seconds later.
 
-        Until the first completion nothing else counts: a proxy refuses before its engine is there, and may do so for
-        ever. A server that has completed before and refuses now is alive.
+        Before the first completion nothing else counts: a proxy refuses requests before its engine is ready, and may do
+        so forever. A server that has completed before and refuses now is alive.
         """
         if probe is None or probe.at <= self._seen:
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a node could start a group now, asked without stopping the loop and no more often than it costs."""
+"""Whether a node could start a group now, checked without blocking the loop and only as often as is worth its cost."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from .background import Background, NoAnswerError
 from .notify import WARNING, say
 
 SLOW_SECONDS = 10.0
-"""How long what Docker and the file system said of image and weights is believed."""
+"""How long results of Docker and the file system about image and weights are cached."""
 DROP_SECONDS = 30.0
 LOADING_DROP_SECONDS = 5.0
-"""Between two drops while the engine loads: a disk fills some gigabytes in that time, and a drop takes a second."""
+"""The interval between two drops while the engine loads: a disk reads some gigabytes in that time, and a drop takes 1
+s."""
 BUSY_SECONDS = 30.0
-"""How often the GPUs are asked for their memory while the group runs: it is only shown then."""
+"""The interval for reading GPU memory while the group runs, when it is only displayed."""
 LIMIT = 60.0
 
 
 class Readiness:
-    """One group's answers, and when they were given."""
+    """The check results of one group, and when they were obtained."""
 
     def __init__(
         self, group: GroupConfig, tokens: Sequence[str], host: Host, background: Background, clock: Callable[[], float]
@@ -39,16 +40,16 @@ class Readiness:
         self._looked = float("-inf")
         self._dropped = float("-inf")
         self._trouble = ""
-        """Why the last drop while loading failed, so that it is said once."""
+        """Why the last drop while loading failed, so that it is logged once."""
 
     @property
     def memory_free(self) -> int:
         return self._free.bytes
 
     async def while_running(self, *, loading: bool = False) -> None:
-        """Only what is shown; what was known of image and weights is asked anew once the group is down.
+        """Measure only what is displayed; image and weights are checked anew once the group is down.
 
-        While the engine loads, the cache of the files that it has read is given back when it stands in its way.
+        While the engine loads, drop the cache of the files it has read if that is in its way.
         """
         self._known.clear()
         if self._clock() - self._looked >= (BUSY_SECONDS if self._group.needs.memory.kind == "discrete" else 0):
@@ -61,7 +62,7 @@ class Readiness:
             self._trouble = problem
 
     async def problems(self) -> list[str]:
-        """Why nothing can be started, one sentence each."""
+        """Return why nothing can be started, one sentence each."""
         host, wanted = self._host, self._group.needs
         found = [
             await self._slow("the image", partial(needs.image_problem, host, wanted)),
@@ -73,7 +74,7 @@ class Readiness:
         return [problem for problem in found if problem]
 
     async def drop_caches(self) -> str:
-        """Where that is wanted; why it failed, or nothing."""
+        """Drop the page cache if so configured; return an error message, or an empty string."""
         if not self._group.needs.drop_caches:
             return ""
         self._dropped = self._clock()
@@ -97,13 +98,13 @@ class Readiness:
         memory = self._group.needs.memory
         problem = await self._memory() or needs.memory_problem(self._free, memory)
         if problem and self._clock() - self._dropped >= DROP_SECONDS and self._group.needs.drop_caches:
-            # The cache of the weights that were just read is memory that nobody needs.
+            # The page cache of weights that were just read is memory that nobody needs.
             await self.drop_caches()
             problem = await self._memory() or needs.memory_problem(self._free, memory)
         return problem
 
     async def _memory(self) -> str:
-        """Look at the memory; why that was not possible, or nothing."""
+        """Measure the free memory; return an error message, or an empty string."""
         self._looked = self._clock()
         work = partial(needs.free_memory, self._host, self._group.needs.memory)
         try:

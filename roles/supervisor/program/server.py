@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head's door: the other nodes' supervisors come in, report, and get their orders."""
+"""The head's listener: the supervisors of other nodes connect, report, and receive their orders."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .wire import LINE_LIMIT, NONCE_BYTES, Channel, HeadHandshake, WireError
 HANDSHAKE_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 STRANGERS = 64
-"""Connections at the same time that have not proven that they belong to the cluster, from strange addresses."""
+"""The most concurrent unauthenticated connections from addresses outside the cluster."""
 OF_ONE_ADDRESS = 4
-"""Of them, those from one address. Each address of the cluster has as many for itself: no stranger takes its place."""
+"""The most of them from one address. Each address of the cluster has as many of its own, which no stranger can take."""
 UNSENT = 1 << 20
-"""Bytes that may wait for a node that takes nothing any more."""
+"""Bytes that may be buffered for a node that has stopped reading."""
 
 
 @dataclass
 class Peer:
-    """A node that has come in."""
+    """An authenticated node."""
 
     node: str
     channel: Channel
@@ -39,7 +39,7 @@ class Peer:
 
 
 class Server:
-    """Listens on the head's fabric address. `token` reads a node's token of this moment, without stopping the loop."""
+    """Listens on the head's fabric address. `token` reads a node's current token without blocking the loop."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Server:
         self.problem = ""
 
     async def run(self) -> None:
-        """For ever: the fabric address may come later than the supervisor, and may go."""
+        """Listen forever: the fabric address may appear after the supervisor starts, and may vanish."""
         while True:
             address, port = self._config.head_address, self._config.port
             try:
@@ -81,7 +81,7 @@ class Server:
                 await server.serve_forever()
 
     def heard_of(self, group: str, now: float) -> dict[str, tuple[float, NodeReport]]:
-        """By node: how long ago it was heard, and what it said; only what still counts."""
+        """Return for each node the age of its last report and the report itself, unless it is too old."""
         lost = self._groups[group].timing.heartbeat_timeout
         return {
             node: (now - at, report)
@@ -90,7 +90,7 @@ class Server:
         }
 
     def send(self, orders: Mapping[str, Mapping[str, Any]]) -> None:
-        """Tell every node that is here what shall run of its groups."""
+        """Send every connected node the orders for its groups."""
         for peer in list(self._peers.values()):
             own = {name: order for name, order in orders.items() if peer.node in self._groups[name].nodes}
             transport = peer.writer.transport
@@ -126,7 +126,7 @@ class Server:
                 writer.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Peer | None:
-        """The node behind a new connection once it has proven itself."""
+        """Authenticate the node behind a new connection; None if it is refused."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         handshake = HeadHandshake(head=self._config.node, plan=self._config.plan, nodes=self._nodes, nonce=nonce)
         writer.write(handshake.hello())
@@ -163,7 +163,7 @@ class Server:
                     raise WireError(f"it reports for {report.node}")
                 _, before = self._reports.get((peer.node, name), (0.0, None))
                 self._reports[peer.node, name] = (self._clock(), report)
-                # Memory changes with every look, and 63 nodes look every other second.
+                # Memory changes with every report, and 63 nodes report every other second.
                 if before is None or before.lasting != report.lasting:
                     self._heard()
 
@@ -174,7 +174,7 @@ class Server:
             peer.writer.close()
 
     def _refuse(self, node: str, why: str) -> None:
-        """Who is refused is told by the name it gave, so only a name of the plan that is not here is kept."""
+        """Record a refusal under the name that was claimed: only if that is of the plan and not connected."""
         if node not in self._nodes or node in self._peers or self.refusals.get(node) == why:
             return
         if self._say(node, f"{node} is refused: {why}", WARNING):
@@ -182,7 +182,7 @@ class Server:
             self._heard()
 
     def _say(self, node: str, text: str, priority: int = PLAIN) -> bool:
-        """One line of the journal that a node causes, or somebody in its name; False where these are too many."""
+        """Log a line caused by a node, or by somebody using its name; False if there were too many."""
         allowed = self._allowance.take(self._clock(), node)
         if allowed:
             say(text, priority)

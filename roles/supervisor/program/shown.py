@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state as everybody may read it: plain data for the file in /run, and one line for systemd. No secret is in it."""
+"""The state for everybody to read: plain data for the file in /run, and one line for systemd. It contains no
+secrets."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ from .state_files import moment
 
 @dataclass(frozen=True)
 class Clocks:
-    """This moment by the clock that decides, and by the one people have."""
+    """The current moment by the monotonic clock used for decisions, and by the wall clock."""
 
     now: float
     wall: float
 
     def at(self, moment_of_clock: float | None) -> str | None:
-        """A moment of the first clock, as people write it."""
+        """Convert a time of the monotonic clock to text."""
         return None if moment_of_clock is None else moment(self.wall + moment_of_clock - self.now)
 
 
@@ -47,7 +48,7 @@ class HeadView:
 def head_part(
     group: GroupConfig, view: HeadView, nodes: Mapping[str, tuple[float, NodeReport]], clocks: Clocks
 ) -> dict[str, Any]:
-    """A group on its head's node."""
+    """Render a group on its head's node."""
     decision = view.decision
     return {
         "phase": decision.phase if decision else "gathering",
@@ -73,7 +74,7 @@ def head_part(
 
 
 def _advance(advance: Advance | None, clocks: Clocks) -> dict[str, Any] | None:
-    """How far a start is."""
+    """Render the progress of a start."""
     if advance is None:
         return None
     return {
@@ -87,7 +88,7 @@ def _advance(advance: Advance | None, clocks: Clocks) -> dict[str, Any] | None:
 
 
 def _started(started: Started | None) -> dict[str, Any] | None:
-    """How the last start went."""
+    """Render the result of the last start."""
     if started is None:
         return None
     return {
@@ -98,7 +99,7 @@ def _started(started: Started | None) -> dict[str, Any] | None:
 
 
 def node_part(phase: str, why: str, since: float, epoch: str, own: NodeReport | None, clocks: Clocks) -> dict[str, Any]:
-    """A group on another node: what its head said last, and the node's own units."""
+    """Render a group on another node: what its head last reported, and the node's own units."""
     return {
         "phase": phase or "unknown",
         "why": why,
@@ -133,7 +134,7 @@ def _node(ago: float, report: NodeReport) -> dict[str, Any]:
 
 
 def past(document: Mapping[str, Any], group: str, clocks: Clocks) -> list[tuple[float, str]]:
-    """The history that an earlier supervisor of this boot has shown, by our clock; nothing where it cannot be read."""
+    """Restore the history written by an earlier supervisor of this boot, in our clock; empty if it is unreadable."""
     groups = document.get("groups")
     shown = groups.get(group) if isinstance(groups, Mapping) else None
     entries = shown.get("history") if isinstance(shown, Mapping) else None
@@ -150,7 +151,7 @@ def _event(entry: Any, clocks: Clocks) -> tuple[float, str] | None:
 
 
 def status_line(phases: Mapping[str, tuple[str, str]], problem: str) -> str:
-    """For `systemctl status`: every group with its phase, and why where it does not serve."""
+    """Render a line for `systemctl status`: every group's phase, and the reason if it does not serve."""
     lines = [
         f"{name} is {phase}" + (f": {why}" if why and phase != "serving" else "")
         for name, (phase, why) in phases.items()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor's files: what it shows to everybody, what it goes on from after a restart, and what outlives a boot.
+"""The supervisor's files: the state for everybody, what to continue from after a restart, and what outlives a boot.
 
-None of them may take the supervisor down: a disk that is full or not writable is told, in one sentence, and the work
-goes on from what is in memory.
+None of them may take the supervisor down: if the disk is full or not writable, that is reported in one sentence, and
+the work continues from memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSION = 1
 
 
 class StateFiles:
-    """The files under the two directories of one supervisor. Its functions block: they belong into a thread."""
+    """The files under the two directories of one supervisor. Its methods block, so call them in threads."""
 
     def __init__(self, run: str = RUN_DIRECTORY, state: str = STATE_DIRECTORY) -> None:
         self.state_path = os.path.join(run, STATE_NAME)
@@ -40,7 +40,7 @@ class StateFiles:
         """Held until the process ends, however it ends."""
 
     def lock(self) -> bool:
-        """Whether this is the only supervisor of the node: two of them would start and stop the same units."""
+        """Take the lock; False if another supervisor holds it, as two would manage the same units."""
         try:
             os.makedirs(os.path.dirname(self.lock_path), mode=0o755, exist_ok=True)
             self._lock = os.open(self.lock_path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -48,7 +48,7 @@ class StateFiles:
         except BlockingIOError:
             return False
         except OSError:
-            # A /run that takes no file: one that may be a second supervisor is better than none.
+            # No file can be created in /run: risking a second supervisor is better than having none.
             return True
         return True
 
@@ -56,15 +56,15 @@ class StateFiles:
         return os.path.exists(self.drained_path)
 
     def show(self, document: Mapping[str, Any]) -> str:
-        """Replace the state that everybody may read; why that failed, or nothing."""
+        """Replace the public state file; return an error message, or an empty string."""
         return self._write(self.state_path, document, 0o644)
 
     def shown(self) -> dict[str, Any]:
-        """What an earlier supervisor of this boot has shown."""
+        """Return the state that an earlier supervisor of this boot has written."""
         return _read(self.state_path)
 
     def epochs(self, boot: str) -> dict[str, dict[str, Any]]:
-        """By group: what was started in this boot. Of another boot nothing runs any more."""
+        """Return for each group what was started in this boot; nothing of an earlier boot still runs."""
         document = _read(self.epoch_path)
         return _mappings(document.get("groups")) if document.get("boot") == boot else {}
 
@@ -72,12 +72,12 @@ class StateFiles:
         return self._write(self.epoch_path, {"boot": boot, "groups": groups}, 0o600)
 
     def remembered(self) -> dict[str, dict[str, Any]]:
-        """By group: what outlives a boot. A file that cannot be understood is as good as none."""
+        """Return for each group what outlives a boot; an invalid file counts as missing."""
         document = _read(self.remembered_path)
         return _mappings(document.get("groups")) if document.get("version") == VERSION else {}
 
     def remember(self, groups: Mapping[str, Mapping[str, Any]]) -> str:
-        """When this returns nothing, it is on disk also after a power cut."""
+        """Write what outlives a boot; if this returns an empty string, it survives a power cut."""
         problem = self._write(self.remembered_path, {"version": VERSION, "groups": groups}, 0o600)
         if problem:
             return problem
@@ -97,7 +97,7 @@ class StateFiles:
 
 
 def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
-    """Another value is another boot; empty when the kernel does not tell."""
+    """Return the ID of the current boot; empty if the kernel does not provide it."""
     try:
         with open(path, encoding="ascii") as stream:
             return stream.read().strip()
@@ -106,7 +106,7 @@ def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
 
 
 def moment(seconds: float) -> str:
-    """Seconds since 1970 as everybody reads them."""
+    """Format seconds since 1970 as ISO 8601."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One supervisor: its groups, its connections, its files and its signals, in one loop that never waits for anybody."""
+"""One supervisor: its groups, connections, files and signals, in one loop that never blocks."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from .state_files import StateFiles, boot_id
 
 TICK = 0.5
 FILE_SECONDS = 8.0
-"""For a small file; shorter than the nodes wait for a word of the head."""
+"""The timeout for a small file; shorter than the nodes wait for a message of the head."""
 FIRST_LOOK_SECONDS = 30.0
 LAST_WORDS_SECONDS = 2.0
-"""For the last order to reach the nodes before this supervisor leaves them."""
+"""How long to wait for the last order to reach the nodes before this supervisor exits."""
 STOPPED, GIVEN_UP = 0, 3
 
 
 class Supervisor:
-    """Runs until it is told to stop, or until everything it decides for has given up."""
+    """Runs until it is stopped, or until every group that it decides for has been given up."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Supervisor:
         return Node(self._tools, group, order=order, keep=keep, heard=self._reported, held=held)
 
     async def run(self) -> int:
-        """The exit status."""
+        """Run the loop; return the exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -108,13 +108,13 @@ class Supervisor:
             await asyncio.wait(tasks, timeout=1)
 
     def stop(self) -> None:
-        """Leave; the units stay as they are."""
+        """Exit; the units stay as they are."""
         say("told to stop: the units are left alone")
         self._stop = True
         self._wake.set()
 
     def restart(self) -> None:
-        """Somebody wants the groups taken down and brought up again; only their head can do that."""
+        """Stop and start the groups again; only their head can do that."""
         names = ", ".join(self._heads)
         say(f"a restart of {names} is asked for" if names else "told to look at everything again")
         for head in self._heads.values():
@@ -127,12 +127,12 @@ class Supervisor:
         while True:
             try:
                 await work()
-            except Exception as error:  # noqa: BLE001 - the other parts go on, and this one is tried again
+            except Exception as error:  # noqa: BLE001 - the other parts go on, and this one is restarted
                 say(f"a part of the supervisor failed ({type(error).__name__}: {error}); it is started again", ERROR)
             await asyncio.sleep(1)
 
     async def _decide(self) -> int:
-        """The loop: decide, tell the nodes, show, and let systemd know that it still turns."""
+        """The main loop: decide, send orders, write the state, and feed systemd's watchdog."""
         began, ready = self._clock(), False
         while not self._stop:
             self._wake.clear()
@@ -159,7 +159,7 @@ class Supervisor:
             self._systemd.alive()
 
     async def _tick(self) -> None:
-        """Every group that is decided here; an order is told at once when it changes, else every few seconds."""
+        """Decide for every group of this head; send changed orders at once, and all of them every few seconds."""
         refusals = self._server.refusals if self._server else {}
         before = {name: self._order(head) for name, head in self._heads.items()}
         for name, head in self._heads.items():
@@ -187,7 +187,7 @@ class Supervisor:
         return all(decision is not None and decision.phase == "failed" for decision in decisions)
 
     async def _leave(self) -> int:
-        """Nothing more to do here before a person has looked."""
+        """Exit after the last group has been given up: nothing more can be done before a person has looked."""
         self._systemd.status(self._picture.line(self._problem))
         if self._showing:  # an older state is being written
             await asyncio.wait({self._showing}, timeout=LAST_WORDS_SECONDS)
@@ -202,13 +202,13 @@ class Supervisor:
     # --- what others call ----------------------------------------------------------------------------------------
 
     def _reported(self) -> None:
-        """A look of this node says something new."""
+        """This node's report contains news."""
         self._wake.set()
         if self._client:
             self._client.report()
 
     def _ordered(self) -> None:
-        """The head says something new."""
+        """The head's message contains news."""
         self._wake.set()
         for group in self._config.followed:
             self._nodes[group.name].wake.set()
@@ -221,12 +221,12 @@ class Supervisor:
         return {name: report for name, report in own.items() if report}
 
     async def _token(self, node: str) -> bytes:
-        """The token of a node now: it may be replaced while the supervisor runs. Nothing for one without any."""
+        """Read the current token of a node, as it may be replaced at any time; empty if there is none."""
         path = self._config.tokens.get(node)
         if path is None:
             return b""
         work = partial(self._tools.host.read_text, path)
-        # After a power cut all nodes come at the same time.
+        # After a power cut, all nodes connect at the same time.
         async with self._token_lock:
             try:
                 text = await self._tools.background.ask(f"reading {path}", work, FILE_SECONDS)
@@ -235,7 +235,7 @@ class Supervisor:
         return (text or "").strip().encode()
 
     def _keep(self, name: str, held: Held) -> None:
-        """In a thread: two groups may do so at the same time."""
+        """Persist what is held. Called in threads: two groups may do so at the same time."""
         with self._lock:
             self._held[name] = held
             groups = {one: held_to_data(value) for one, value in self._held.items()}
@@ -248,14 +248,14 @@ class Supervisor:
         self._tell(await self._write_remembered())
 
     async def _write_remembered(self) -> str:
-        """What could not be written is tried again with the next state, until it is."""
+        """Persist what must be remembered; a failure is retried with the next state until it succeeds."""
         work = partial(self._files.remember, dict(self._remembered))
         problem = await self._written(f"writing {self._files.remembered_path}", work)
         self._unwritten = bool(problem)
         return problem
 
     def _show(self, *, now: bool = False) -> asyncio.Task[None] | None:
-        """Write the state, beside the loop: a disk that hangs holds up nobody."""
+        """Write the state in a task: a disk that hangs must not block the loop."""
         if self._showing is not None and not self._showing.done():
             return self._showing
         if not now and self._clock() - self._shown_at < min(self._tools.interval, 2.0) and not self._picture.news():

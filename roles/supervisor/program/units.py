@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A group's units and containers on one node: looked at, started and stopped. Functions that block, for threads."""
+"""Inspect, start and stop a group's units and containers on one node. The functions block, so run them in threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REMOVE_SECONDS = 60.0
 LINES = 40
 LONGEST_LINE = 400
 REASON_SECONDS, WORD_SECONDS = 60.0, 10.0
-"""How long before its end a line that sounds like a reason, or any line, has something to do with the end."""
+"""How long before the end of a unit a line that looks like a reason, or any line, counts as related to it."""
 REASONS = ("Error", "error:", "ERROR", "No space left")
 
 ON_ITS_WAY = ("activating", "reloading", "refreshing")
@@ -37,24 +37,24 @@ KILLED = ("2", "3")
 
 
 class NotToldError(Exception):
-    """systemd or Docker do not say what is there: nobody may conclude that there is nothing."""
+    """systemd or Docker did not answer, which does not mean that nothing is there."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A unit as systemd tells it."""
+    """The state of a unit as systemd reports it."""
 
     report: UnitReport
     changed: str
-    """When it became what it is: another value is another state."""
+    """When the unit entered its state; another value is another state."""
     invocation: str = ""
-    """Its last start, as the journal knows it; another value is another start."""
+    """The invocation ID of its last start in the journal; another value is another start."""
     ended: int = 0
-    """When what it ran ended, in microseconds since the boot; 0 where that is not known."""
+    """When its process ended, in microseconds since boot; 0 if unknown."""
 
 
 def look(host: Host, units: Sequence[str]) -> dict[str, Seen]:
-    """All units in one question. Raises NotToldError."""
+    """Query all units at once. Raises NotToldError."""
     if not units:
         return {}
     result = host.run(["systemctl", "show", f"--property={PROPERTIES}", "--", *units], SHOW_SECONDS)
@@ -70,7 +70,7 @@ def look(host: Host, units: Sequence[str]) -> dict[str, Seen]:
 
 def _seen(block: dict[str, str]) -> Seen:
     active = block.get("ActiveState", "")
-    # A start that systemd has taken but not begun, as it waits for Docker, is on its way too.
+    # A start that is queued in systemd, such as one that waits for Docker, counts as starting too.
     queued = active in ("inactive", "failed") and block.get("Job", "0") not in ("", "0")
     report = UnitReport(
         active=queued or active in ("active", *ON_ITS_WAY),
@@ -84,7 +84,7 @@ def _seen(block: dict[str, str]) -> Seen:
 
 
 def _ended(block: dict[str, str]) -> int:
-    """The end of its main process; for a start that did not come to one, of the unit."""
+    """Return when the main process ended or, for a start that never had one, the unit."""
     began, process, unit = (
         int(moment) if (moment := block.get(f"{name}TimestampMonotonic", "")).isdecimal() else 0
         for name in ("InactiveExit", "ExecMainExit", "StateChange")
@@ -111,13 +111,13 @@ def _words(block: dict[str, str]) -> str:
 
 
 def last_line(host: Host, unit: str, invocation: str, ended: int, secrets: Sequence[str]) -> str:
-    """What the unit's own processes said shortly before the end that sounds like a reason, else what they said last.
+    """Return the last line before the unit's end that looks like a reason, or else the last line.
 
-    What somebody said long before was killed has said nothing about it: then there is no line.
+    A line from long before the end is unrelated to it: then nothing is returned.
     """
     matches = [f"_SYSTEMD_UNIT={unit}", *([f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [])]
     argv = ["journalctl", *matches, f"--lines={LINES}", "--output=json", "--output-fields=MESSAGE", "--no-pager"]
-    # What clearing up says of a container that is gone already is no reason for anything.
+    # The cleanup's complaint about a container that is already gone is no reason.
     cleared = ("No such container", unit.removesuffix(".service"))
     lines = [
         (at, line)
@@ -136,9 +136,9 @@ def last_line(host: Host, unit: str, invocation: str, ended: int, secrets: Seque
 def new_lines(
     host: Host, unit: str, invocation: str, cursor: str, secrets: Sequence[str]
 ) -> tuple[list[str], str] | None:
-    """What the unit's processes have said behind `cursor`, or just now without one, and the cursor to go on from.
+    """Return the unit's log lines after `cursor`, or the latest ones without it, and the cursor to continue from.
 
-    Without secrets. None where the journal does not tell.
+    The lines are free of secrets. None if the journal cannot be read.
     """
     matches = [f"_SYSTEMD_UNIT={unit}", *([f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [])]
     argv = ["journalctl", *matches, f"--lines={LINES}", "--output=json", "--output-fields=MESSAGE", "--no-pager"]
@@ -159,14 +159,14 @@ def _cursor(line: str) -> str:
 
 
 def container_id(host: Host, name: str) -> str:
-    """The id of a container that runs; empty where there is none, or Docker does not tell."""
+    """Return the ID of a container; empty if there is none, or Docker does not answer."""
     result = host.run(["docker", "inspect", "--type=container", "--format={{.Id}}", name], DOCKER_SECONDS)
     found = result.stdout.strip()
     return found if result.ok and is_hexadecimal(found, 64) else ""
 
 
 def _journal(text: str) -> list[tuple[int, str]]:
-    """The entries of a journal in JSON, one a line: microseconds since the boot, and what was said."""
+    """Parse a journal in JSON, one entry per line: microseconds since boot, and the message."""
     return [entry for line in said_lines(text) if (entry := _entry(line))]
 
 
@@ -174,7 +174,7 @@ def _entry(line: str) -> tuple[int, str] | None:
     try:
         entry = json.loads(line)
         said = entry["MESSAGE"]
-        # What is not UTF-8 comes as a list of bytes, and what is too long not at all.
+        # Messages that are not UTF-8 are lists of bytes, and ones that are too long are null.
         message = said if isinstance(said, str) else bytes(said or b"").decode("utf-8", errors="replace")
         return int(entry["__MONOTONIC_TIMESTAMP"]), message
     except (KeyError, TypeError, ValueError):
@@ -182,7 +182,7 @@ def _entry(line: str) -> tuple[int, str] | None:
 
 
 def containers_left(host: Host, names: Sequence[str]) -> list[str]:
-    """Which of these containers exist, running or not. Raises NotToldError."""
+    """Return which of these containers exist, running or not. Raises NotToldError."""
     if not names:
         return []
     result = host.run(["docker", "ps", "--all", "--format={{.Names}}"], DOCKER_SECONDS)
@@ -196,27 +196,27 @@ def containers_left(host: Host, names: Sequence[str]) -> list[str]:
 
 
 def start(host: Host, unit: str) -> str:
-    """Ask systemd to start a unit, without waiting for it; what went wrong, or nothing."""
-    # A unit that failed often in a short time would be refused: how often it is tried is the supervisor's own business.
+    """Ask systemd to start a unit, without waiting for it; return an error message, or an empty string."""
+    # systemd would refuse a unit that failed often in a short time: the supervisor does the limiting itself.
     host.run(["systemctl", "reset-failed", "--", unit], START_SECONDS)
     result = host.run(["systemctl", "start", "--no-block", "--", unit], START_SECONDS)
     return "" if result.ok else f"{unit} cannot be started ({result.summary}): see journalctl -u {unit}"
 
 
 def stop(host: Host, unit: str) -> str:
-    """Ask systemd to stop a unit, without waiting for it; what went wrong, or nothing."""
+    """Ask systemd to stop a unit, without waiting for it; return an error message, or an empty string."""
     result = host.run(["systemctl", "stop", "--no-block", "--", unit], START_SECONDS)
     return "" if result.ok else f"{unit} cannot be stopped ({result.summary}): see systemctl status {unit}"
 
 
 def kill(host: Host, unit: str) -> str:
-    """End the processes of a unit that does not stop; what went wrong, or nothing."""
+    """Kill the processes of a unit that does not stop; return an error message, or an empty string."""
     result = host.run(["systemctl", "kill", "--signal=SIGKILL", "--", unit], START_SECONDS)
     return "" if result.ok else f"{unit} cannot be killed ({result.summary}): see systemctl status {unit}"
 
 
 def remove(host: Host, container: str) -> str:
-    """Take away a container, by its name, running or not; what went wrong, or nothing."""
+    """Remove a container by name, running or not; return an error message, or an empty string."""
     result = host.run(["docker", "rm", "--force", "--volumes", container], REMOVE_SECONDS)
     if result.ok or "no such container" in result.stderr.lower() or "already in progress" in result.stderr:
         return ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the engine of one group is on one node: read from the kernel, the journal and the cache of what it compiles.
+"""Measure the progress of one group's engine on one node from the kernel, the journal and the compile cache.
 
-Functions that block, for threads. What it means is evaluated by the head, for all nodes together (loading.py).
+The functions block, so run them in threads. The head evaluates the result, for all nodes together (loading.py).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .proc_process import belongs, child_ticks, read_bytes
 from .units import Seen
 
 COUNT_SECONDS = 30.0
-"""How often the files of the cache are counted."""
+"""The interval for counting the files of the cache."""
 MOST_KINDS = 2000
-"""Kinds of lines that are remembered; an engine that writes more of them has said enough."""
+"""The most kinds of lines to remember; an engine that writes more of them has shown enough."""
 _VARIES = re.compile(r"\w*\d\w*")
-"""Times, numbers, ids: what differs between two lines that say the same."""
+"""Times, numbers and IDs: what varies between two lines of the same kind."""
 
 
 def kind_of_line(line: str) -> str:
-    """The line without what changes from one time to the next: one that is repeated is of the same kind."""
+    """Return the line without its variable parts: repetitions are of the same kind."""
     return " ".join(_VARIES.sub("#", line).split())
 
 
 class Watch:
-    """What is known of one start; begun anew with the next."""
+    """What is known of one start; reset for the next."""
 
     def __init__(self, host: Host, plan: Sequence[UnitPlan], cache: str, secrets: Callable[[], list[str]]) -> None:
         self._host = host
@@ -44,7 +44,7 @@ class Watch:
         self.forget()
 
     def forget(self) -> None:
-        """The group has ended, or is up."""
+        """Reset: the group has ended, or is up."""
         self._started: dict[str, str] = {}
         self._containers: dict[str, str] = {}
         self._cursors: dict[str, str] = {}
@@ -55,7 +55,7 @@ class Watch:
         self._counted = float("-inf")
 
     def look(self, now: float, seen: Mapping[str, Seen]) -> Loading:
-        """The reading of this moment."""
+        """Take a measurement."""
         running = [unit for unit in self._plan if unit.unit in seen and seen[unit.unit].report.active]
         told = [self._read_journal(unit.unit, seen[unit.unit].invocation) for unit in running]
         groups = {unit.unit: self._group(unit, seen[unit.unit].invocation) for unit in running}
@@ -65,7 +65,7 @@ class Watch:
         if self._cache and now - self._counted >= COUNT_SECONDS:
             self._files, self._counted = count_files(self._cache), now
         return Loading(
-            # A kernel that counts no bytes tells nothing of a load. A process that has just ended tells nothing either.
+            # Without byte counts from the kernel the progress is unknown; likewise for a process that has just ended.
             known=bool(running) and all(told) and all(groups.values()) and any(one is not None for one in read),
             bytes_read=sum(one for one in read if one is not None),
             child_seconds=int(ticks / self._ticks),
@@ -75,7 +75,7 @@ class Watch:
         )
 
     def _group(self, unit: UnitPlan, invocation: str) -> str:
-        """By what a process of the unit is known: its container, which Docker is asked for once, or the unit itself."""
+        """Return the control group of a unit's processes: its container's ID, or the unit's name."""
         if not unit.container:
             return unit.unit
         if self._started.get(unit.unit) != invocation or not self._containers.get(unit.unit):
@@ -84,7 +84,7 @@ class Watch:
         return self._containers[unit.unit]
 
     def _read_journal(self, unit: str, invocation: str) -> bool:
-        """Count the lines that are new; whether the journal tells."""
+        """Count new kinds of lines; return whether the journal could be read."""
         found = units.new_lines(self._host, unit, invocation, self._cursors.get(unit, ""), self._secrets())
         if found is None:
             return False
@@ -99,7 +99,7 @@ class Watch:
 
 
 def _processes(host: Host, groups: Sequence[str]) -> list[str]:
-    """The processes of these control groups."""
+    """Return the processes in these control groups."""
     if not groups:
         return []
     listed = (name for name in host.names("/proc") if name.isdecimal())

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What supervisors say to each other over the fabric: lines, a handshake, and a check on every line. No sockets here.
+"""The protocol of supervisors over the fabric: lines, a handshake, and a MAC on every line. No sockets here.
 
 Both sides prove that they hold the node's token without sending it: each answers the other's nonce with an HMAC. Every
-node has a token of its own, which only the head has beside it: no node can pose as another, nor as the head to another.
-Every later line carries a MAC with a key of this connection and direction, and a number one higher than the line
-before: nobody without the token can forge, change, repeat, drop or turn around a line unnoticed. The lines hold no
-secret and are not encrypted.
+node has its own token, which only the head has besides it: no node can pose as another, nor as the head to another.
+Every later line carries a MAC with a key for this connection and direction, and a number one higher than the line
+before: without the token, nobody can forge, modify, replay, drop or reorder a line undetected. The lines contain no
+secrets and are not encrypted.
 
-The handshake says why somebody is refused, because the operator has to find out: another version of the supervisor,
-another token, another plan, or a node the plan does not know.
+The handshake states the reason of a refusal, because the operator has to find it out: another version of the
+supervisor, another token, another plan, or a node that the plan does not know.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 
 VERSION = 1
 HANDSHAKE_LIMIT = 4096
-"""Bytes of a line before the other side has proven that it belongs to the cluster."""
+"""The most bytes of a line before the other side is authenticated."""
 LINE_LIMIT = 262_144
-"""Bytes of any line."""
+"""The most bytes of any line."""
 NONCE_BYTES = 32
 
 _MAC_LENGTH = 64
@@ -32,11 +32,11 @@ _TO_HEAD, _TO_NODE = b"to the head", b"to the node"
 
 
 class WireError(Exception):
-    """A line that is broken or forged: the connection ends here."""
+    """A line is broken or forged: the connection ends here."""
 
 
 class RefusedError(WireError):
-    """The other side does not belong to the cluster, or not to this plan of it; `kind` says why in one word."""
+    """The other side does not belong to the cluster or to this plan of it; `kind` gives the reason in one word."""
 
     def __init__(self, kind: str, words: str) -> None:
         super().__init__(words)
@@ -44,14 +44,14 @@ class RefusedError(WireError):
 
 
 class Channel:
-    """A proven connection, seen from one side: seals the lines that go out, opens those that come in."""
+    """One side of an authenticated connection: seals outgoing lines and opens incoming ones."""
 
     def __init__(self, key: bytes, outgoing: bytes, incoming: bytes) -> None:
         self._send_key, self._receive_key = _mac(key, outgoing), _mac(key, incoming)
         self._sent = self._received = 0
 
     def seal(self, body: Mapping[str, Any]) -> bytes:
-        """`body` as one line for the other side."""
+        """Return `body` as a line for the other side."""
         self._sent += 1
         text = _dump({"number": self._sent, "body": body})
         line = _hex_mac(self._send_key, text) + b" " + text + b"\n"
@@ -60,7 +60,7 @@ class Channel:
         return line
 
     def open(self, line: bytes) -> dict[str, Any]:
-        """The body of a line of the other side. Raises WireError when it is not the next thing that side said."""
+        """Return the body of a received line. Raises WireError unless it is authentic and next in order."""
         if len(line) > LINE_LIMIT:
             raise WireError(f"a line of {len(line)} bytes came, at most {LINE_LIMIT} are allowed")
         mac, _, text = line.rstrip(b"\n").partition(b" ")
@@ -83,18 +83,18 @@ class Channel:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the head answers to a node's proof. `reply` is sent in any case; without a channel the connection ends."""
+    """The head's answer to a node's proof. `reply` is sent in any case; without a channel, the connection ends."""
 
     reply: bytes
     node: str = ""
-    """Who it says it is; proven only where there is a channel, or another reason than the token to refuse it."""
+    """The claimed name; proven if there is a channel, or if the refusal has a reason checked after the token."""
     channel: Channel | None = None
     refusal: RefusedError | None = None
 
 
 @dataclass(frozen=True)
 class HeadHandshake:
-    """The head's part of one connection. `nonce`: NONCE_BYTES random bytes, new for every connection."""
+    """The head's side of one handshake. `nonce` is NONCE_BYTES random bytes, new for every connection."""
 
     head: str
     plan: str
@@ -105,20 +105,23 @@ class HeadHandshake:
         return _dump({"version": VERSION, "head": self.head, "nonce": self.nonce.hex()}) + b"\n"
 
     def claimed(self, line: bytes) -> str:
-        """Who a proof says it is of, so that its token can be read; raises WireError when it is no proof."""
+        """Return the node that a proof claims to be from; raises WireError if it is no proof.
+
+        The name selects the token with which the proof is verified.
+        """
         return _text(_handshake_line(line), "node")
 
     def answer(self, line: bytes, token: bytes) -> Answer:
-        """What a node's proof is worth, by the token that the head has for it; nothing is believed without one.
+        """Verify a node's proof with the head's copy of its token; without a token, nothing is accepted.
 
-        Raises WireError when it is no proof: then nothing is answered.
+        Raises WireError for an invalid message, which is not answered.
         """
         said = _handshake_line(line)
         node = _text(said, "node")
         if said.get("version") != VERSION:
             return _refuse(node, "version", _other_version(node, said.get("version"), self.head))
         if node not in self.nodes:
-            # Nothing is proven yet: who it knows instead is not told.
+            # Nothing is proven yet, so do not reveal the nodes of the plan.
             words = f"{node} is not in the plan of {self.head}: roll out the same inventory on all nodes"
             return _refuse(node, "node", words)
         claim = _Claim(self.head, node, _text(said, "plan"), self.nonce, _nonce(said))
@@ -133,7 +136,7 @@ class HeadHandshake:
 
 @dataclass(frozen=True)
 class NodeHandshake:
-    """A node's part of one connection: `prove` answers the hello, `accept` reads what the head says to the proof."""
+    """A node's side of one handshake: `prove` answers the hello, `accept` reads the head's answer to the proof."""
 
     node: str
     head: str
@@ -142,14 +145,14 @@ class NodeHandshake:
     nonce: bytes
 
     def prove(self, hello: bytes) -> bytes:
-        """The proof for the head. Raises RefusedError when the head's supervisor is of another version."""
+        """Return the proof for the head. Raises RefusedError if the head's supervisor has another version or name."""
         claim = self._claim(hello)
         proof = _hex_mac(self.token, claim.text(_TO_HEAD)).decode()
         said = {"version": VERSION, "node": self.node, "plan": self.plan, "nonce": self.nonce.hex(), "proof": proof}
         return _dump(said) + b"\n"
 
     def accept(self, hello: bytes, line: bytes) -> Channel:
-        """The proven connection. Raises RefusedError when the head refuses this node, or is not the cluster's head."""
+        """Return the channel. Raises RefusedError if the head refuses this node, or is not the cluster's head."""
         claim, said = self._claim(hello), _handshake_line(line)
         if "refused" in said:
             raise RefusedError(_text(said, "refused"), _text(said, "words"))
@@ -171,7 +174,7 @@ class NodeHandshake:
 
 @dataclass(frozen=True)
 class _Claim:
-    """Everything both sides must agree on; the proofs and the key of the connection cover all of it."""
+    """Everything both sides must agree on; the proofs and the connection's key cover all of it."""
 
     head: str
     node: str
