@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the kernels that an engine compiles at its start are kept, so that the next start finds them.
+"""The cache directories for the kernels that an engine compiles at startup, so that the next start can reuse them.
 
-A container is removed when it ends, and with it whatever was compiled inside. The caches of its compilers are therefore
-in a directory of the host, one for each combination of image, model revision, layout and GPU: what another image has
-compiled is never read, because kernels of other versions have given wrong answers without an error
+A container is removed when it ends, and everything compiled inside it is lost. The compilers' caches are therefore kept
+in a directory of the host, one for each combination of image, model revision, layout and GPU. A cache is never shared
+between images, because kernels of other versions have given wrong answers without an error
 (https://github.com/vllm-project/vllm/issues/41871).
 
-A cache is given as {"path": directory on the host, "variables": {variable: path below it}}; without a path there is
-none. The variables are facts of the catalog (catalog/engines/caches.yml).
+A cache is described as {"path": directory on the host, "variables": {variable: path below it}}; without a path there is
+no cache. The variables are facts of the catalog (catalog/engines/caches.yml).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 CONTAINER_ROOT = "/var/lib/firstlight/compile-cache"
-"""For containers. Only root may enter it; below, a container may write as whatever user its image has."""
+"""For containers. Only root may enter it; below it, a container may write as whatever user its image runs as."""
 VENV_ROOT = "/var/cache/firstlight/compile-cache"
-"""For an engine out of a virtual environment: inside the cache directory of its unit, and its user's own."""
+"""For an engine in a virtual environment: inside the cache directory of its unit, and owned by its user."""
 TARGET = "/var/cache/firstlight/compile"
-"""Where a container sees its directory: the same path everywhere, because compilers write paths into what they keep."""
+"""The path of the cache inside a container: the same on every host, because compilers write paths into their caches."""
 INDEX_NAME = ".firstlight-caches.json"
-"""Beside the directories: their names, the one that was used last first."""
+"""The index beside the directories: their names, most recently used first."""
 KEPT = 2
-"""Directories that stay: the one in use, and the one before it for the way back."""
+"""How many directories to keep: the current one, and the previous one for a rollback."""
 
 _ROOT_MODE, _MODE = "0700", "1777"
 _INSTALL = "/usr/bin/install"
@@ -37,9 +37,9 @@ _DIGEST = re.compile(r"sha256[-:](?P<digits>[0-9a-f]{12})[0-9a-f]{52}(?P<more>.*
 
 
 def cache_name(model: str, revision: str, layout: str, gpu: str, engine: str) -> str:
-    """The directory's name: readable, and another one whenever one of the parts is.
+    """Return the directory's name: readable, and unique to the combination of all parts.
 
-    `engine` is the image's pinned name, or the digest of the lock of a virtual environment.
+    `engine` is the image's pinned name, or the digest of the lock file of a virtual environment.
     """
     digest = _DIGEST.search(engine)
     pinned = f"{digest['digits']}{digest['more']}" if digest else engine[:_LONGEST]
@@ -50,24 +50,24 @@ def cache_name(model: str, revision: str, layout: str, gpu: str, engine: str) ->
 
 
 def cache_path(runtime: str, name: str) -> str:
-    """The directory on the host."""
+    """Return the cache directory on the host."""
     return f"{VENV_ROOT if runtime == 'venv' else CONTAINER_ROOT}/{name}"
 
 
 def is_cache_path(path: str) -> bool:
-    """Whether this is a directory that may be emptied: below one of the roots, and no way out of it."""
+    """Whether this directory may be emptied: it is below one of the roots and its path cannot escape them."""
     below = next((path[len(root) + 1 :] for root in (CONTAINER_ROOT, VENV_ROOT) if path.startswith(f"{root}/")), "")
     steps = below.split("/")
     return all(step and not step.startswith(".") and not _UNSAFE.search(step.replace("-", "")) for step in steps)
 
 
 def engine_part(number: int) -> str:
-    """The part of a cache that is one replica's own."""
+    """Return the subdirectory of a cache that belongs to one replica."""
     return f"server-{number}"
 
 
 def expected_instead(cache: Any) -> str | None:
-    """What was expected in the place of something that is no cache; nothing where it is one."""
+    """Describe what was expected instead of an invalid cache; None if it is valid."""
     if not isinstance(cache, Mapping) or not set(cache) <= {"path", "variables"}:
         return "a mapping with path and variables"
     path, variables = cache.get("path") or "", cache.get("variables") or {}
@@ -79,7 +79,7 @@ def expected_instead(cache: Any) -> str | None:
 
 
 def checked(cache: Any, variable: str) -> Mapping[str, Any]:
-    """The cache that a role was given. Raises ValueError where it is none."""
+    """Return the cache that a role was given. Raises ValueError if it is invalid."""
     expected = expected_instead(cache)
     if expected:
         raise ValueError(f"{variable} is {cache!r}, expected {expected}: correct it, or leave it out")
@@ -95,10 +95,10 @@ def _is_variable(item: tuple[Any, Any]) -> bool:
 
 
 def cache_environment(cache: Mapping[str, Any], place: str, own: str = "") -> dict[str, str]:
-    """The variables that send the compilers to the cache at `place`.
+    """Return the environment variables that point the compilers at the cache at `place`.
 
-    `own` is a part of it for one of several engines on a host: two that write the same files at the same time have
-    left caches that no engine could read (https://github.com/rllm-org/rllm/pull/490).
+    `own` is a subdirectory for one of several engines on a host: two engines that write the same files at the same time
+    have left caches that no engine could read (https://github.com/rllm-org/rllm/pull/490).
     """
     if not cache.get("path"):
         return {}
@@ -107,20 +107,21 @@ def cache_environment(cache: Mapping[str, Any], place: str, own: str = "") -> di
 
 
 def container_environment(cache: Mapping[str, Any], own: str = "") -> dict[str, str]:
-    """The same inside of a container."""
+    """Return the same variables for use inside a container."""
     return cache_environment(cache, TARGET, own)
 
 
 def mount_options(cache: Mapping[str, Any]) -> list[str]:
-    """What hands the directory to a container, to be written to."""
+    """Return the Docker options that mount the cache directory into a container, writable."""
     path = cache.get("path")
     return [f"--mount=type=bind,source={path},target={TARGET}"] if path else []
 
 
 def prepare_commands(cache: Mapping[str, Any]) -> list[list[str]]:
-    """What makes the directory before a container starts: it is only a cache, and anybody may have removed it.
+    """Return the commands that create the directory before a container starts, as the cache may have been deleted.
 
-    Whoever may not enter the root cannot reach the directory, so that it can be open for the user of any image.
+    The root can be entered by root only, so that the directory below it can be world-writable for the user of any
+    image.
     """
     path = cache.get("path")
     if not path:
@@ -132,7 +133,7 @@ def prepare_commands(cache: Mapping[str, Any]) -> list[list[str]]:
 
 
 def in_order_of_use(names: Sequence[str], current: str) -> list[str]:
-    """The names with the current one first."""
+    """Return the names with the current one moved to the front."""
     return [current, *(name for name in names if name != current)]
 
 

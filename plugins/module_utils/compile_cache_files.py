@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory for what an engine compiles, and no more of them than needed.
+"""Create the compile cache of an engine, and remove the oldest ones.
 
-What was never noted beside the directories as one of them is left alone.
+Directories that the index does not list are left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PUBLIC = 0o755
 
 
 def noted(root: str) -> list[str]:
-    """The directories that were used, the last one first; what makes no sense was not noted."""
+    """Return the directory names in the index, most recently used first; invalid entries are dropped."""
     try:
         with open(os.path.join(root, INDEX_NAME), encoding="utf-8") as stream:
             document = json.load(stream)
@@ -32,18 +32,18 @@ def noted(root: str) -> list[str]:
 
 
 def is_real_directory(path: str) -> bool:
-    """A link is somebody else's: nothing behind it is touched."""
+    """Whether this is a directory and not a link: the target of a link belongs to somebody else and is not touched."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def give(path: str, owner: str | None) -> None:
-    """Make it the owner's, who can then make it again where somebody has removed it."""
+    """Change the owner of `path`, so that the owner can recreate what is deleted below it."""
     if owner:
         shutil.chown(path, owner, owner)
 
 
 def check_cache(path: str, keep: int) -> None:
-    """Raise SettingsError for a directory beside which nothing may be removed."""
+    """Raise SettingsError unless `path` is a direct child of a cache root and `keep` is at least 1."""
     if not is_cache_path(path) or os.path.dirname(path) not in (CONTAINER_ROOT, VENV_ROOT) or keep < 1:
         raise SettingsError(
             f"compile_cache has path {path} and keep {keep}, expected a directory right below {CONTAINER_ROOT} or "
@@ -52,9 +52,9 @@ def check_cache(path: str, keep: int) -> None:
 
 
 def keep_cache(path: str, keep: int, owner: str | None, check_mode: bool) -> list[str]:
-    """Make the directory, note that it is in use, remove the oldest ones; a sentence for each thing that differed.
+    """Create the directory, record it as in use and remove the oldest ones; return one sentence per difference.
 
-    Raises SettingsError where that cannot be done.
+    Raises SettingsError if that fails.
     """
     try:
         return _keep(path, keep, owner, check_mode)

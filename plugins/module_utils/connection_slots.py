@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may hold a connection that has not proven anything yet: strangers do not take the places of the planned ones."""
+"""Limits on unauthenticated connections, so that strangers cannot take the slots of planned peers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ LOOPBACK = "127.0.0.1"
 
 
 def canonical(peer: str) -> str:
-    """An address in the one form in which addresses are compared; all of loopback is one. Raises ValueError."""
+    """Return an address in canonical form for comparison; all loopback addresses become one. Raises ValueError."""
     found = ipaddress.ip_address(peer.partition("%")[0])
     found = getattr(found, "ipv4_mapped", None) or found
     return LOOPBACK if found.is_loopback else str(found)
 
 
 class Places:
-    """So many places for each address that is planned, and so many for all others together; may be used by threads.
+    """A number of slots for each planned address, and a shared number for all others. Thread-safe.
 
-    An address has `each` places at most. Strangers share `others`: an address of IPv6 counts with its whole /64, which
-    one machine has for itself.
+    No address gets more than `each` slots. Unplanned addresses share `others`; an IPv6 address counts as its whole /64,
+    because a single machine may have a /64 to itself.
     """
 
     def __init__(self, planned: Iterable[str], each: int, others: int = 0) -> None:
@@ -33,7 +33,7 @@ class Places:
         self._lock = threading.Lock()
 
     def take(self, peer: str) -> bool:
-        """Take a place for this address, if it may have one."""
+        """Take a slot for this address; return whether there was one."""
         key, is_planned = self._key(peer)
         with self._lock:
             if self._taken[key] >= self._each or not (is_planned or self._strange < self._others):
@@ -43,11 +43,11 @@ class Places:
             return True
 
     def give_back(self, peer: str) -> None:
-        """Give back a place that was taken."""
+        """Release a slot that was taken."""
         key, is_planned = self._key(peer)
         with self._lock:
             self._taken[key] -= 1
-            self._taken += Counter()  # forgets those who have none
+            self._taken += Counter()  # drops counters that are zero
             self._strange -= not is_planned
 
     def _key(self, peer: str) -> tuple[str, bool]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that survive a power cut: written whole, and their names on disk before anybody relies on them."""
+"""Files that survive a power cut: written atomically, with their directory entries synced before anybody relies on
+them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .host import write_file
 
 
 def sync_directory(path: str) -> None:
-    """Put the names in a directory on disk."""
+    """Flush the entries of a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -22,7 +23,7 @@ def sync_directory(path: str) -> None:
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Be the only one who does this about what is in a directory; whoever comes second waits."""
+    """Hold an exclusive lock on a directory; block until it is free."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -32,13 +33,13 @@ def locked(path: str) -> Iterator[None]:
 
 
 def write_durable(path: str, content: str | bytes, mode: int) -> None:
-    """Put a file in place in one step; when this returns, it is there also after a power cut."""
+    """Replace a file atomically; when this returns, the file survives a power cut."""
     write_file(path, content, mode)
     sync_directory(os.path.dirname(path) or ".")
 
 
 def remove_durable(path: str) -> bool:
-    """Remove a file so that it stays away; whether it was there."""
+    """Remove a file durably; return whether it existed."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that runs commands, reads files and puts files in place on a target.
+"""Run commands, read files and write files on a target; the only module that does.
 
-Commands are argument lists, run with LC_ALL=C and a time limit, and never raise for what they return: a probe
-reports a broken tool, it does not crash on it.
+Commands are argument lists, run with LC_ALL=C and a timeout. They never raise for a failing command: a probe reports a
+broken tool instead of crashing on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from .text import said_lines
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Appended to PATH: a login without privileges lacks the sbin directories in which half of the tools live."""
+"""Appended to PATH: an unprivileged login lacks the sbin directories in which many of the tools are."""
 
 RC_TIMEOUT = 124
 RC_CANNOT_RUN = 126
@@ -33,7 +33,7 @@ RC_NOT_FOUND = 127
 
 @dataclass(frozen=True)
 class Result:
-    """What a command did; `problem` is empty when it could be run and ended in time."""
+    """The result of a command; `problem` is empty if it could be run and ended in time."""
 
     argv: tuple[str, ...]
     rc: int
@@ -41,7 +41,7 @@ class Result:
     stderr: str = ""
     problem: str = ""
     partial: str = ""
-    """What it had printed when it was given up: no answer, though a document in it may be whole."""
+    """What a command had printed when it timed out: not a valid answer, even if it contains a complete document."""
 
     @property
     def ok(self) -> bool:
@@ -50,7 +50,7 @@ class Result:
 
     @property
     def summary(self) -> str:
-        """One line for a human: the problem, else the first line the command complained with."""
+        """One line for a human: the problem, or else the first line of the error output."""
         if self.problem:
             return self.problem
         lines = said_lines(self.stderr) or said_lines(self.stdout)
@@ -60,7 +60,7 @@ class Result:
 
 
 class Host:
-    """This machine, as the probes and modules see it. Tests hand in another one."""
+    """This machine, as the probes and modules see it. Tests substitute another one."""
 
     def run(
         self,
@@ -69,7 +69,7 @@ class Host:
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
     ) -> Result:
-        """Run a command to its end or to the time limit, whatever it returns."""
+        """Run a command until it ends or times out; never raises for its exit status."""
         command = tuple(argv)
         environment = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C", **(env or {})}
         environment["PATH"] = f"{environment.get('PATH', '')}:{SEARCH_PATH}".lstrip(":")
@@ -91,14 +91,14 @@ class Host:
         try:
             out, err = process.communicate(stdin.encode() if stdin is not None else None, timeout=timeout)
         except subprocess.TimeoutExpired:
-            # The whole session goes: a wrapper's child would otherwise keep the pipes open.
+            # Kill the whole session: a wrapper's child would otherwise keep the pipes open.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             try:
                 out, _ = process.communicate(timeout=1)
             except subprocess.TimeoutExpired as again:
-                # Somebody else still holds the pipes, or the process is one that cannot be killed.
+                # Another process still holds the pipes, or this one cannot be killed.
                 out = again.output
                 process.poll()
                 for stream in (process.stdout, process.stderr):
@@ -113,7 +113,7 @@ class Host:
         return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}") is not None
 
     def read_text(self, path: str) -> str | None:
-        """A small file's text; None when it is not there or cannot be read."""
+        """Return the text of a small file; None if it does not exist or cannot be read."""
         try:
             with open(path, "rb") as stream:
                 return _text(stream.read())
@@ -121,14 +121,14 @@ class Host:
             return None
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, sorted; nothing when it is not there or cannot be read."""
+        """Return the sorted names in a directory; empty if it does not exist or cannot be read."""
         try:
             return sorted(os.listdir(path))
         except OSError:
             return []
 
     def sha256(self, path: str) -> str:
-        """A file's SHA-256, read in pieces; raises OSError when it cannot be read."""
+        """Return the SHA-256 of a file, read in pieces; raises OSError if it cannot be read."""
         digest = hashlib.sha256()
         with open(path, "rb") as stream:
             while piece := stream.read(1 << 20):
@@ -136,9 +136,9 @@ class Host:
         return digest.hexdigest()
 
     def file_state(self, path: str) -> dict[str, Any]:
-        """A file in the words of an observation; no digest when it may not be read.
+        """Describe a file in the form of an observation, without a digest if it may not be read.
 
-        Raises OSError when it cannot even be told whether it is there.
+        Raises OSError if it cannot be determined whether the file exists.
         """
         try:
             found = os.stat(path)
@@ -157,7 +157,7 @@ class Host:
         }
 
     def size_and_mtime(self, path: str) -> tuple[int, int] | None:
-        """A regular file's size and modification time in nanoseconds; None when it is not there."""
+        """Return the size and the modification time in nanoseconds of a regular file; None if there is none."""
         try:
             found = os.stat(path)
         except OSError:
@@ -165,7 +165,7 @@ class Host:
         return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
     def disk_free(self, path: str) -> int:
-        """Bytes an unprivileged writer has at `path`, or where `path` would be made."""
+        """Return the bytes available to an unprivileged writer at `path`, or at its nearest existing parent."""
         place = os.path.abspath(path)
         while not os.path.isdir(place):
             place = os.path.dirname(place)
@@ -173,7 +173,7 @@ class Host:
         return found.f_bavail * found.f_frsize
 
     def disk_used(self, path: str, most: int = 4096) -> int:
-        """Bytes on disk of the first `most` files under `path`; 0 when there is no such directory."""
+        """Return the bytes on disk of the first `most` files under `path`; 0 if there is no such directory."""
         total = seen = 0
         for directory, _, names in os.walk(path):
             for name in names:
@@ -186,12 +186,12 @@ class Host:
 
 
 def write_file(path: str, content: str | bytes, mode: int) -> None:
-    """Put a file in place in one step: whoever looks finds the former file or the whole new one.
+    """Replace a file atomically: a reader sees either the old file or the complete new one.
 
-    At no time has it another mode than the one asked for or another owner than who runs this. Raises OSError, and
-    then leaves nothing behind.
+    The file never has a mode other than `mode` or an owner other than the user who runs this. Raises OSError, and then
+    leaves nothing behind.
     """
-    # No tool that reads a directory of configuration files takes a name that starts with a dot or ends in .new.
+    # No tool that reads a directory of configuration files accepts a name that starts with a dot or ends in .new.
     descriptor, scratch = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".firstlight-", suffix=".new")
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -208,9 +208,9 @@ def write_file(path: str, content: str | bytes, mode: int) -> None:
 
 
 def process_started(pid: int) -> str:
-    """When a process began, in the kernel's own count: a number that is given out again has another one.
+    """Return a process's start time in clock ticks, which tells it apart from a later process with the same PID.
 
-    Empty where there is none, or only one that ended and was not waited for.
+    Empty if there is no such process, or only a zombie.
     """
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:

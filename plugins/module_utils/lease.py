@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lease of a cluster, a file on its head: who changes the cluster now, since when, and when was last heard of it.
+"""The lease of a cluster, a file on its head: who is changing the cluster, since when, and the last heartbeat.
 
-How long ago something was heard is told by the time since the boot, never by the clock: that may be set at any moment.
+The age of a heartbeat is measured by the uptime, never by the clock, which may be set at any moment.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from .host import write_file
 
 PATH = "/var/lib/firstlight/lease.json"
 BEAT = ".beat"
-"""Ends the name of the file beside it with the time since the boot of the last heartbeat, and that boot's name."""
+"""Suffix of the file beside it that holds the uptime at the last heartbeat and the ID of that boot."""
 UPTIME, BOOT_ID = "/proc/uptime", "/proc/sys/kernel/random/boot_id"
 LOST = 3
-"""What a heartbeat exits with when the lease is another run's."""
+"""Exit status of a heartbeat if another run holds the lease."""
 
 TRIES = 5
 FIELDS = ("run", "owner", "machine", "pid", "playbook")
 
 
 class LeaseError(Exception):
-    """Why the lease can be neither taken nor told of, in one message."""
+    """Why the lease can be neither taken nor read, in one message."""
 
 
 class Leases:
-    """The lease of the cluster whose head this is."""
+    """The lease of the cluster of which this machine is the head."""
 
     def __init__(self, path: str = PATH, uptime: str = UPTIME, boot_id: str = BOOT_ID) -> None:
         self.path = path
         self._uptime, self._boot_id = uptime, boot_id
 
     def take(self, wanted: Mapping[str, Any], replace: str = "") -> dict[str, Any]:
-        """Hold the lease where nobody does, or only the run `replace`; else whose it is, and when that was heard."""
+        """Take the lease if it is free or held by the run `replace`; else return its holder and heartbeat's age."""
         directory = os.path.dirname(self.path)
         try:
             for _ in range(TRIES):
                 os.makedirs(directory, mode=0o755, exist_ok=True)
-                # Whoever gives it back in this moment may take the directory along.
+                # The run that releases the lease at this moment may remove the directory too.
                 with contextlib.suppress(FileNotFoundError), locked(directory):
                     return self._take(wanted, replace)
         except OSError as error:
@@ -69,7 +69,7 @@ class Leases:
         return {"taken": True, "renewed": renewed, "lease": lease, "age": 0.0}
 
     def read(self) -> dict[str, Any] | None:
-        """The lease that is held; raises LeaseError for a file that is none."""
+        """Return the current lease, or None; raises LeaseError for an invalid file."""
         try:
             with open(self.path, encoding="utf-8") as stream:
                 found = json.load(stream)
@@ -85,7 +85,7 @@ class Leases:
         return found
 
     def age(self) -> float | None:
-        """Seconds since the last heartbeat, at least; None where nobody can tell."""
+        """Return the seconds since the last heartbeat, a lower bound after a reboot; None if unknown."""
         try:
             with open(self.path + BEAT, encoding="ascii") as stream:
                 uptime, boot = stream.read().split("\n")[:2]
@@ -96,25 +96,25 @@ class Leases:
             return None
 
     def _now(self) -> tuple[str, str]:
-        """The time since the boot, and the boot's name, as the kernel has them."""
+        """Return the uptime and the boot ID as the kernel reports them."""
         with open(self._uptime, encoding="ascii") as uptime, open(self._boot_id, encoding="ascii") as boot:
             return uptime.read().strip(), boot.read().strip()
 
 
 def _in_shell(path: str, run: str, then: str) -> str:
-    """A command that does something about the lease while it is this run's; it may come every few seconds."""
+    """Return a shell command that runs `then` only while this run holds the lease; it may run every few seconds."""
     script = f"grep -qF {shlex.quote(json.dumps(run))} {shlex.quote(path)} || exit {LOST}; {then}"
-    # flock would make a file of a directory that is not there.
+    # flock would create a file in place of a missing directory.
     locked = f"flock -w 30 {shlex.quote(os.path.dirname(path))} /bin/sh -c {shlex.quote(script)}"
     return f"[ ! -e {shlex.quote(path)} ] || {locked}"
 
 
 def beat_command(path: str, run: str) -> str:
-    """A heartbeat, for a shell on the head; exits with LOST where the lease is another run's by now."""
+    """Return the shell command of a heartbeat on the head; it exits with LOST if another run now holds the lease."""
     return _in_shell(path, run, f"cat {UPTIME} {BOOT_ID} >{shlex.quote(path + BEAT)}")
 
 
 def release_command(path: str, run: str) -> str:
-    """Gives the lease back, for a shell on the head. Where a teardown left nothing else, its directory goes too."""
+    """Return the shell command that releases the lease on the head, and removes its directory if that is then empty."""
     names = f"{shlex.quote(path)} {shlex.quote(path + BEAT)}"
     return _in_shell(path, run, f"rm -f {names}; rmdir {shlex.quote(os.path.dirname(path))} 2>/dev/null || :")

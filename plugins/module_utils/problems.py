@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a host says no."""
+"""Errors that a host reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class SettingsError(Exception):
-    """Why the settings cannot be as asked for, in one message."""
+    """Why the requested settings cannot be applied, in one message."""
 
 
 def tried(action: Callable[..., None], *arguments: Any) -> list[str]:
-    """What the action complained of, if it did: other things may still have to be done."""
+    """Run the action and return its error message, if any, so that the remaining work can still be done."""
     try:
         action(*arguments)
     except SettingsError as error:

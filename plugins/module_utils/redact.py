@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes out of what tools print whatever names one machine, one network or one person, and every secret.
+"""Redact tool output: remove secrets, and whatever identifies a machine, a network or a person.
 
-It works on the host, before anything leaves it. What is still needed to follow one device through several texts becomes
-a pseudonym: the same value gives the same pseudonym everywhere in one collection, and in no other one, as each has a
-key of its own that nobody keeps. Pseudonyms have the shape of what they stand for, so that parsers read them like the
-real thing. Everything is done at once for all texts of a host: a serial number that one text labels as such is removed
-from the others, too.
+Redaction runs on the host, before anything leaves it. Identifiers that are needed to follow one device through several
+texts become pseudonyms: within one collection, the same value always gives the same pseudonym; across collections it
+does not, because each has its own key, which is not kept. Pseudonyms have the shape of what they replace, so that
+parsers accept them. All texts of a host are redacted together: a serial number that one text labels as such is also
+removed from the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REDACT_OPTION: dict[str, Any] = {
         "label": {"type": "str", "default": ""},
     },
 }
-"""The option of a module that hands out texts; `redact_raw` takes its value."""
+"""The option of a module that returns texts; `redact_raw` takes its value."""
 
 _ESCAPE = re.compile(ESCAPE)
 
@@ -45,37 +45,38 @@ _BARE_SERIAL = re.compile(
     r"(?P<value>[A-Za-z0-9_-]{6,40})(?![\w:./-])",
     re.IGNORECASE,
 )
-"""One with nothing but space before it, or on a line of its own."""
+"""One preceded by white space only, or on a line of its own."""
 _SERIAL_HEADING = re.compile(r"[\"']?[\w. ]{0,40}serial(?:[ _.]?(?:number|num|no))?[\"']?", re.IGNORECASE)
 _SERIAL_CELL = re.compile(r"[01]\d{12}")
-"""A board's serial number as NVIDIA prints them, in a table whose headings are lost."""
+"""A board's serial number as NVIDIA prints them, in a table that has lost its headings."""
 _SERIAL_LETTERS = re.compile(r"(?!UNKNOWN|UNSUPPORTED|REMOVED|DEFAULT)[A-Z]{6,20}")
-"""One without a digit: capitals that are no word in its place."""
+"""A serial number without digits: capitals other than the words printed in place of one."""
 _LEARNT = re.compile(r"[A-Za-z0-9_-]{6,40}")
-"""Serial numbers that are looked for in other texts: not a short number, nor an address on a bus."""
+"""Serial numbers to search for in other texts: neither short numbers nor bus addresses."""
 
 # --- numbers of devices -------------------------------------------------------------------------------------
 
 _HEX = "0-9A-Fa-f"
 _UUID = re.compile(rf"(?<![\w])[{_HEX}]{{8}}(?:-[{_HEX}]{{4}}){{3}}-[{_HEX}]{{12}}(?!\w)")
 _CUT_UUID = re.compile(rf"(?P<label>\b(?:GPU|MIG|VGPU|SWX|NVS)-)(?P<value>[{_HEX}][{_HEX}-]{{3,40}})(?!\w)")
-"""Of a device, as far as it was printed."""
+"""The UUID of a device, possibly truncated."""
 _PLAIN_UUID = re.compile(rf"(?<!\w)[{_HEX}]{{32}}(?!\w)")
-"""The id of a machine or a boot."""
+"""A machine ID or boot ID."""
 _AFTER = r"(?:(?<=[G-Zg-z_]:)|(?<=[GUgu][Ii][Dd]:)|(?<=[Nn][Oo][Dd][Ee]:)|(?<![\w:.]))"
-"""Where groups of digits begin that colons join: not within others, but a label may end with a colon, too."""
+"""Where colon-separated groups of digits may start: not inside other groups, but after a label that ends with a
+colon."""
 _GUID = re.compile(rf"{_AFTER}[{_HEX}]{{4}}(?::[{_HEX}]{{4}}){{3}}(?!\w|:[{_HEX}])")
 _LONG_HEX = re.compile(rf"(?<!\w)0[xX](?!0000|[fF]{{4}})[{_HEX}]{{16}}(?!\w)")
-"""A GUID in a place that may not say so. Addresses in memory and sets of flags are as long, but begin otherwise."""
+"""A GUID without a label. Memory addresses and flag sets have the same length, but start differently."""
 _GUID_LABEL = re.compile(
     rf"(?P<label>(?:guids?|pdi)\b[\"']?[\s:=>\"']{{1,60}})(?P<value>0x(?:0000|f{{4}})[{_HEX}]{{12}}|[{_HEX}]{{16}})(?!\w)",
     re.IGNORECASE,
 )
-"""What of GUIDs is only told by the label."""
+"""GUIDs that only their label identifies."""
 _OCTETS = re.compile(rf"(?<!\w)[{_HEX}]{{2}}(?P<sep>[:-])[{_HEX}]{{2}}(?:(?P=sep)[{_HEX}]{{2}}){{4,}}(?!\w)")
 """A MAC address of 6, 8 or, on InfiniBand, 20 octets, or several in a row, as a firewall logs them."""
 _MAC_IN_NAME = re.compile(rf"(?P<label>\b[eE][nN][xX])(?P<value>[{_HEX}]{{12}})(?!\w)")
-"""A network port that is named by its MAC address."""
+"""A network interface named after its MAC address."""
 _MAC_LABEL = re.compile(
     rf"(?P<label>\b(?:mac|hwaddr|hw_addr|lladdr|ether)(?:[ _]?addr(?:ess)?)?[ \t:=\"']{{1,20}})"
     rf"(?P<value>[{_HEX}]{{12}})(?!\w)",
@@ -84,7 +85,7 @@ _MAC_LABEL = re.compile(
 _MAC_QUADS = re.compile(
     rf"(?<![\w.-])(?=[\d.-]*[A-Fa-f])[{_HEX}]{{4}}(?P<sep>[.-])[{_HEX}]{{4}}(?P=sep)[{_HEX}]{{4}}(?![\w-]|\.\w)"
 )
-"""As switches write it."""
+"""MAC addresses as switches write them."""
 
 # --- addresses ----------------------------------------------------------------------------------------------
 
@@ -93,33 +94,33 @@ _IPV6 = re.compile(rf"{_AFTER}[{_HEX}]{{0,4}}(?::[{_HEX}]{{0,4}}){{2,7}}(?!\w)")
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _LOCAL_USE = ipaddress.IPv6Network("fc00::/7")
 _RESERVED = 240 << 24
-"""The IPv4 range that no host has: its addresses are easily told from real ones."""
+"""A reserved IPv4 range that no host uses, so that its addresses are easily distinguished from real ones."""
 
 # --- people -------------------------------------------------------------------------------------------------
 
 _HOME = re.compile(r"(?P<label>/(?:home|Users)/)(?P<value>[\w.-]+)")
 _PERSON = re.compile(r"(?<![\w.+-])(?P<value>[A-Za-z_][\w.+-]{0,63})@(?=[A-Za-z0-9])")
-"""A login or the address of mail."""
+"""A login or an email address."""
 
 
 class Redaction:
-    """One collection's way of taking things out; hosts that are given the same key agree in every pseudonym."""
+    """The redaction of one collection; hosts given the same key produce the same pseudonyms."""
 
     def __init__(
         self, key: str, *, anonymous: bool = False, names: Mapping[str, str] | None = None, serials: Iterable[str] = ()
     ) -> None:
         self._key = key.encode()
-        # A log names the same few devices again and again.
+        # A cache: a log names the same few devices again and again.
         self._known: dict[tuple[str, int], str] = {}
         self._anonymous = anonymous
-        # As they are written: a host gpu0 is not the GPU0 of a table.
+        # Case-sensitive: a host gpu0 is not the GPU0 of a table.
         self._names = {name: label for name, label in (names or {}).items() if name} if anonymous else {}
-        # With the domain that may follow, which names its owner.
+        # Including a domain that follows the name, as it identifies the owner.
         self._name_pattern = _any_of(self._names, r"(?:\.[A-Za-z][A-Za-z0-9-]*)*")
         self._serial_pattern = _any_of(one for one in serials if _is_telling(one))
 
     def __call__(self, text: str) -> str:
-        """The text without secrets, with pseudonyms for what names a device and, if asked for, for hosts and people."""
+        """Return the text without secrets, with pseudonyms for devices and, if anonymous, for hosts and people."""
         text = without_secrets(_marked(text))
         if self._name_pattern:
             text = self._name_pattern.sub(lambda found: self._names[found["word"]], text)
@@ -131,7 +132,7 @@ class Redaction:
         return _IPV4.sub(self._ipv4, _IPV6.sub(self._ipv6, text)).replace(MARK, "")
 
     def _digits(self, value: str, length: int) -> str:
-        """Hexadecimal digits that stand for this value."""
+        """Return hexadecimal digits that stand for this value."""
         if (value, length) in self._known:
             return self._known[value, length]
         told, block = "", 0
@@ -169,7 +170,7 @@ class Redaction:
         for pattern in (_UUID, _PLAIN_UUID, _GUID, _OCTETS, _MAC_QUADS):
             text = pattern.sub(lambda found: self._same_shape(found[0]), text)
         text = _CUT_UUID.sub(
-            # One that is whole has been replaced by now.
+            # A complete UUID has already been replaced.
             lambda found: (
                 found["label"]
                 + (found["value"] if _UUID.fullmatch(found["value"]) else self._same_shape(found["value"]))
@@ -182,7 +183,7 @@ class Redaction:
         return text
 
     def _same_shape(self, value: str) -> str:
-        """Other hexadecimal digits in the same places; nothing but zeros, or nothing but ones, names no device."""
+        """Replace the hexadecimal digits and keep the separators; all zeros or all ones identify no device."""
         prefix, body = (value[:2], value[2:]) if value[:2].lower() == "0x" else ("", value)
         plain = body.replace(":", "").replace("-", "").replace(".", "").lower()
         if not plain.strip("0") or not plain.strip("f"):
@@ -204,7 +205,10 @@ class Redaction:
         return found[0]
 
     def _ipv6(self, found: re.Match[str]) -> str:
-        """One that may be built of a MAC address or is known to the world; others where nobody is to be known."""
+        """Replace global and link-local addresses, and unique local ones with a MAC address in them; if anonymous, all.
+
+        Unique local addresses are all replaced if anonymous; other addresses are kept.
+        """
         written, end = (
             (found[0][:-1], ":") if found[0].endswith(":") and not found[0].endswith("::") else (found[0], "")
         )
@@ -226,12 +230,12 @@ class Redaction:
 
 
 def redact_raw(raw: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any], own_name: str = "") -> dict[str, Any]:
-    """Texts by name, each with what is told about it, without what must not leave the host.
+    """Redact texts by name, each with its metadata.
 
-    `options` is a value of REDACT_OPTION. `own_name` is what the machine calls itself, which the inventory may not do.
+    `options` is a value of REDACT_OPTION. `own_name` is the machine's own hostname, which the inventory may not use.
     """
     names = {str(name): str(label) for name, label in (options.get("names") or {}).items()}
-    # A machine is also known by the first part of its name.
+    # A machine is also known by the first label of its name.
     names = {name.partition(".")[0]: label for name, label in names.items() if name[:1].isalpha()} | names
     if own_name and options.get("label"):
         names |= dict.fromkeys((own_name, own_name.partition(".")[0]), str(options["label"]))
@@ -244,12 +248,12 @@ def redact_raw(raw: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any],
 
 
 def redact_text(text: str, options: Mapping[str, Any]) -> str:
-    """One text, as `redact_raw` does it."""
+    """Redact one text like `redact_raw`."""
     return str(redact_raw({"text": {"text": text}}, options)["text"]["text"])
 
 
 def serials_in(text: str) -> set[str]:
-    """Serial numbers that the text labels as such."""
+    """Return the serial numbers that the text labels as such."""
     text = _marked(text)
     found = {one["value"] for pattern in (_SERIAL, _BARE_SERIAL) for one in pattern.finditer(text)}
 
@@ -262,17 +266,17 @@ def serials_in(text: str) -> set[str]:
 
 
 def _is_number(value: str) -> bool:
-    """Whether it is a serial number and not a word in its place, nor the zeros of a board that has none."""
+    """Whether this is a serial number rather than a word in its place or the zeros of a board without one."""
     return any(one.isdigit() for one in value.strip("0")) or bool(_SERIAL_LETTERS.fullmatch(value))
 
 
 def _is_telling(value: str) -> bool:
-    """Whether it can be looked for in other texts without hitting what is no serial number."""
+    """Whether this is specific enough to be searched for in other texts without false matches."""
     return bool(_LEARNT.fullmatch(value)) and sum(one.isdigit() for one in value) >= 4 and len(set(value)) > 2
 
 
 def _with_columns(text: str, replace: Callable[[str], str]) -> str:
-    """The text with the cells of comma-separated columns that are headed as serial numbers passed through `replace`."""
+    """Pass the cells of comma-separated columns headed as serial numbers through `replace`."""
     columns: list[int] = []
     lines = text.split("\n")
     for number, line in enumerate(lines):
@@ -294,8 +298,8 @@ def _marked(text: str) -> str:
 
 
 def _any_of(words: Iterable[str], after: str = "") -> re.Pattern[str] | None:
-    """A pattern for these words where they stand by themselves, with what may follow them; None for none."""
-    # The longest first: one may begin another.
+    """Return a pattern for these words as whole words, optionally followed by `after`; None if there are none."""
+    # Longest first, as one may be the start of another.
     parts = [re.escape(word) for word in sorted(set(words), key=lambda word: (-len(word), word))]
     known = rf"(?<![A-Za-z0-9_-])(?P<word>{'|'.join(parts)}){after}(?![A-Za-z0-9_-])"
     return re.compile(known) if parts else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords, tokens, keys and logins in what tools print: told by the word before them, their place or their shape."""
+"""Redact passwords, tokens, keys and logins in tool output, found by their label, their position or their shape."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import re
 REMOVED = "<removed>"
 
 MARK = "\ue000"
-"""Put behind each escape sequence while a text is gone through: its last letter would else be part of what follows."""
+"""Placed after each escape sequence during redaction: its last letter would otherwise be taken as part of the next
+word."""
 ESCAPE = r"\x1b\[[0-9;?]{0,20}[A-Za-z]"
 GAP = rf"(?:[^\S\n]|{ESCAPE}|{MARK}){{0,80}}"
-"""Space on a line, and the colours that a tool may put there."""
+"""White space within a line, and the colour codes that a tool may put there."""
 
 _SENSITIVE = (
     r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|apikey|access[_-]?key|private[_-]?key|[_-]key"
     r"|credentials?|signature|\bsig|\bpsk|authorization|cookie|(?:\b|[_-])(?:pass|pw|auth))"
 )
 _QUOTED = r"\\?\"[^\"\n<]*\"?|\\?'[^'\n<]*'?|&(?:quot|apos);[^\n<]*?(?:&(?:quot|apos);|(?=[<\n]|\Z))"
-"""Also as a text within a text has it, and as XML does."""
+"""Also as an escaped string within a string, and as XML entities."""
 
 _SECRET = re.compile(
     rf"(?P<label>{_SENSITIVE}\\?(?:[\"']|&quot;)?{GAP}[=:]{GAP}[\[({{]?{GAP})"
@@ -32,7 +33,7 @@ _FLAG = re.compile(
 _LOGIN = re.compile(
     r"(?P<label>(?<![\w-])(?:-u|--user|--proxy-user)(?:=|[^\S\n]+)[\"']?)(?P<value>[^\s:\"'<>]{1,100}:[^\s\"'<>]+)"
 )
-"""A name and a password in one word, as curl takes them."""
+"""A name and a password in one word, as curl accepts them."""
 _SHORT_FLAG = re.compile(
     r"(?P<label>\b(?:sshpass|mysql\w{0,10}|mariadb\w{0,10})\b[^\n<]{0,200}?[^\S\n]-p[^\S\n]?)(?P<value>[^\s<>]+)"
 )
@@ -51,7 +52,7 @@ _PRIVATE_KEY = re.compile(
 
 
 def without_secrets(text: str) -> str:
-    """The text with what looks like a secret removed."""
+    """Return the text with everything that looks like a secret removed."""
     text = _PRIVATE_KEY.sub(lambda found: f"{found['label']}\n{REMOVED}\n", text)
     for pattern in _LABELLED:
         text = pattern.sub(lambda found: found["label"] + REMOVED, text)

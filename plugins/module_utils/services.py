@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services of ours: their directories made, their files written, systemd told, their units started, in one go.
+"""Firstlight's services: create directories, write files, reload systemd and start units, all in one call.
 
-Nothing is remembered of what was there before: the files are ours, and their absence is the way back.
+Nothing is recorded of the former state: the files are ours, and removing them is the rollback.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from .tuning.tree import UNITS, Tree, new_file
 from .tuning.units import Units
 
 _STARTING = ("condition", "start-pre", "start", "start-post", "auto-restart", "auto-restart-queued")
-"""States of a unit that is on its way up, or that systemd is about to start again."""
+"""Substates of a unit that is starting, or that systemd is about to restart."""
 
 _ENDING = (
     *("stop", "stop-watchdog", "stop-sigterm", "stop-sigkill", "stop-post"),
     *("final-watchdog", "final-sigterm", "final-sigkill"),
 )
-"""States of a unit that ends, and that systemd may start again when it has."""
+"""Substates of a unit that is stopping, and that systemd may restart afterwards."""
 
 _UNNOTED = "0600"
-"""The mode of a file until the program that has to take note of it has: a difference that the next run sees."""
+"""The mode of a file until the program to be notified has run: a difference that the next run detects."""
 
 _PROGRAM_TIMEOUT = 1800.0
 _LAST_LINES = 4
 _LONGEST = 600
-"""How much of what such a program said is told."""
+"""The most characters of such a program's output to report."""
 
 
 @dataclass(frozen=True)
 class Around:
-    """What services need beside their files and units, as the options of the module of that name have it."""
+    """What services need besides their files and units, in the form of the module's options of the same names."""
 
     directories: Mapping[str, str] = field(default_factory=dict)
     compile_cache: Mapping[str, Any] | None = None
@@ -56,12 +56,12 @@ class Around:
     notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def keep_cache(self, check_mode: bool) -> list[str]:
-        """Bring the compile cache about; what differed."""
+        """Create the compile cache; return the differences."""
         return keep_cache(**self.compile_cache, check_mode=check_mode) if self.compile_cache else []
 
 
 class Services:
-    """The services of one host. `keep` is given every JSON file that is about to be replaced."""
+    """The services of one host. `keep` is called with every JSON file that is about to be replaced."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class Services:
         check_mode: bool = False,
         around: Around | None = None,
     ) -> dict[str, Any]:
-        """Bring files that have contents, settings in JSON files, and units about.
+        """Converge files with contents, settings in JSON files, and units.
 
-        Raises SettingsError for what systemd or a program refuses, and ValueError, before anything is changed, for a
-        file that cannot be merged with.
+        Raises SettingsError if systemd or a program refuses something, and ValueError, before anything is changed, for
+        a file whose settings cannot be merged.
         """
         around = around or Around()
         files = {
@@ -114,7 +114,7 @@ class Services:
         unread = {
             name: marker for name, marker in around.reload.items() if writing or self.tree.entry(marker) != ABSENT
         }
-        # Who starts reads everything; the signal to read anew would end a program that does not handle it yet.
+        # A starting unit reads everything anyway; the reload signal would kill a program that does not handle it yet.
         starting = {item["key"] for item in found if item["kind"] == "unit" and item["expected"].get("active")}
         reloading = [name for name in unread if name not in {*again, *starting} and self.units.is_active(name)]
         caches = around.keep_cache(check_mode=True)
@@ -149,8 +149,8 @@ class Services:
         for path, entry in writing.items():
             if path in around.validate:
                 self._validate(path, content_of(entry), around.validate[path])
-        # Before anything is written: a run that is cut off in between leaves a unit that the next run sees is down,
-        # never one that runs on with what it read before.
+        # Stop before anything is written: an interrupted run then leaves a unit that the next run finds stopped, never
+        # one that keeps running with what it read before.
         self._converge(stopped, no_block=False)
         around.keep_cache(check_mode=False)
         for marker in unread.values():
@@ -167,7 +167,7 @@ class Services:
         return result
 
     def _merging(self, wanted: Mapping[str, Any]) -> tuple[list[Difference], dict[str, tuple[State, dict[str, Any]]]]:
-        """What differs in JSON files; and of these what they have, and what they are to be."""
+        """Return the differences in JSON files and, for each file that differs, its current and its new state."""
         seen = {path: read_json_file(self.host, path, want) for path, want in wanted.items()}
         found = differences({"json_files": dict(wanted)}, {"json_files": seen}) if wanted else []
         merged = {}
@@ -190,17 +190,17 @@ class Services:
 
     def _file_diff(self, path: str, entry: Mapping[str, Any], long: bool) -> dict[str, str]:
         shown = file_diff(path, self.tree.entry(path), entry)
-        if entry == ABSENT:  # it may be a secret, and what was in it is no use to anybody
+        if entry == ABSENT:  # it may be a secret, and its former content is of no use
             return shown | {"before": "a file\n" if shown["before"] else ""}
         if not long:
             return shown
-        # Nobody reads a program in a diff; that it is another one is what there is to know.
+        # A program's text is of no use in a diff: showing that its digest differs is enough.
         return shown | {"before": _digest_line(self.tree.entry(path)), "after": _digest_line(entry)}
 
     def _differing(self, desired: State, no_block: bool) -> list[Difference]:
         seen = observe_settings(self.host, desired, timeout=60.0)
         found = [item for item in differences(desired, seen) if not (no_block and _is_starting(item))]
-        # A unit that systemd is about to start, or to start again, is not active, and would be in a moment.
+        # A unit that systemd is about to start or restart is not active now, but would be in a moment.
         for name, want in desired["units"].items():
             sub = ((seen.get("units") or {}).get(name) or {}).get("sub")
             if want.get("active") is False and sub in (*_STARTING, *_ENDING):
@@ -215,12 +215,12 @@ class Services:
         no_block: bool,
         noting: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        # What shall not run is stopped while its unit is still there.
+        # Stop units while their unit files still exist.
         self._converge({name: want for name, want in units.items() if want.get("active") is False}, no_block)
         for path, entry in files.items():
             self._note(path, entry, noting.get(path) or {})
             self.tree.put(path, dict(entry))
-        # Also what a run that was cut off wrote, and systemd never read.
+        # Also reload for files that an interrupted run wrote and systemd never read.
         if any(path.startswith(f"{UNITS}/") for path in files) or (units and self.units.are_outdated(units)):
             self.units.reload([])
         for name in again:
@@ -228,7 +228,7 @@ class Services:
         self._converge({name: want for name, want in units.items() if want.get("active") is not False}, no_block)
 
     def _note(self, path: str, entry: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Have a program take note of a file, before the file is as it is to be."""
+        """Have a program take note of a file, before the file gets its final mode."""
         argv = [str(word) for word in after.get("argv") or ()]
         if not argv or not self.host.has(argv[0]):
             return
@@ -236,7 +236,7 @@ class Services:
         result = self.host.run(argv, _PROGRAM_TIMEOUT)
         if not result.ok:
             name = os.path.basename(argv[0])
-            # Its warnings come first, and what it fails of last.
+            # The last lines matter: warnings come first, and the error last.
             said = " / ".join((said_lines(result.stderr) or said_lines(result.stdout))[-_LAST_LINES:])
             told = result.problem or (f"{name} returned {result.rc}: {said[-_LONGEST:]}" if said else result.summary)
             raise SettingsError(

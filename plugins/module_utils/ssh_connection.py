@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SSH connection that a module was started over: a change must not cut it."""
+"""The SSH connection over which a module was started, which a change must not cut."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from .host import Host
 
 _GENERATIONS = 64
-"""Ancestors that are asked for their SSH connection; a chain of shells and sudo is far shorter."""
+"""How many ancestors are searched for the SSH connection; a chain of shells and sudo is far shorter."""
 
 
 def ssh_ends(host: Host, environment: Mapping[str, str] | None = None) -> tuple[str, str, int] | None:
-    """Address of the client, our own, and our port; None when this process was not started over SSH.
+    """Return the client's address, our address and our port; None if this process was not started over SSH.
 
-    sudo takes the variable away, so it is looked for in the processes that this one descends from.
+    sudo removes the variable, so it is also looked up in the ancestors of this process.
     """
     text = (os.environ if environment is None else environment).get("SSH_CONNECTION") or _inherited(host)
     words = text.split()

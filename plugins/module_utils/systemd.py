@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a unit file and its command lines are written, and what `systemctl show` says of a unit."""
+"""Render unit files and their command lines, and parse `systemctl show`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .parsers.systemd import parse_properties
 HEADER = "# firstlight: written by firstlight, changes are overwritten\n"
 
 DRIVER_UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
-"""What has to have started before a GPU is used, where it is there at all; a unit that is not installed orders nothing.
+"""Units that must have started before a GPU is used, if they exist; ordering after a missing unit has no effect.
 
-A fabric manager was seen to take 47 s, and CUDA ends with error 802 before that (NVIDIA/nvtrust#128).
+A fabric manager was seen to take 47 s, and CUDA fails with error 802 before that (NVIDIA/nvtrust#128).
 """
 
 SHOW_PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts"
-"""What `parse_show` needs to be asked for: systemctl show --property=..."""
+"""The properties that `parse_show` needs: systemctl show --property=..."""
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=+./:,@%$^~")
 
 
 def quote(argument: str) -> str:
-    """One argument as systemd reads it back: no specifier, no variable, no splitting at blanks."""
+    """Quote an argument for systemd: no specifiers, no variables, no splitting at white space."""
     if "\x00" in argument:
         raise ValueError("a command argument has a NUL character in it: take it out")
     escaped = argument.replace("%", "%%").replace("$", "$$")
@@ -36,19 +36,19 @@ def quote(argument: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text for people, in one line: a per cent sign in it is one, and no line of it is a setting."""
+    """Make free text safe for a unit file: one line, with per cent signs escaped."""
     return " ".join(text.split()).replace("%", "%%")
 
 
 def command(argv: Sequence[str], prefix: str = "") -> str:
-    """A command for Exec*=, one argument a line, so that a diff of the unit shows which one changed."""
+    """Render a command for Exec*=, one argument per line, so that a diff of the unit shows which one changed."""
     return prefix + " \\\n    ".join(quote(argument) for argument in argv)
 
 
 def render_unit(sections: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:
-    """A unit file of these sections, each a list of settings (a list: Exec lines may repeat).
+    """Render a unit file from sections, each a list of settings (a list, as Exec lines may repeat).
 
-    Raises ValueError for a value that would end its line, as a line feed, a carriage return and a NUL do for systemd:
+    Raises ValueError for a value with a line feed, a carriage return or a NUL, which would end its line for systemd:
     what follows would be a setting of its own.
     """
     blocks = [
@@ -66,7 +66,7 @@ def _one_line(setting: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class UnitState:
-    """A unit's life in a few words."""
+    """The state of a unit."""
 
     load: str = "not-found"
     active: str = "inactive"
@@ -76,7 +76,7 @@ class UnitState:
 
     @property
     def words(self) -> str:
-        """For a message: what systemctl status would say first."""
+        """For a message: what systemctl status would show first."""
         if self.load in ("not-found", "masked"):
             return self.load
         told = f"{self.active} ({self.sub})"
@@ -88,7 +88,7 @@ class UnitState:
 
 
 def parse_show(text: str) -> UnitState:
-    """Read `systemctl show --property=LoadState,ActiveState,SubState,Result,NRestarts UNIT`."""
+    """Parse `systemctl show --property=LoadState,ActiveState,SubState,Result,NRestarts UNIT`."""
     values = parse_properties(text)
     restarts = values.get("NRestarts", "0")
     return UnitState(
@@ -101,14 +101,14 @@ def parse_show(text: str) -> UnitState:
 
 
 START_PROPERTY = "InactiveExitTimestampMonotonic"
-"""What `started_at` needs to be asked for."""
+"""The property that `started_at` needs."""
 
 
 def started_at(text: str, monotonic: float, now: float) -> int | None:
-    """When a unit was started last, in seconds since the epoch and not late; None where systemd does not know.
+    """Return when a unit was last started, in seconds since the epoch, rounded down; None if systemd does not know.
 
-    `text` is what `systemctl show` says, `monotonic` and `now` are the two clocks: how systemd writes the time of day
-    depends on its version.
+    `text` is the output of `systemctl show`, `monotonic` and `now` are the current values of both clocks. Wall-clock
+    properties are not used because their format depends on the version of systemd.
     """
     micros = parse_properties(text).get(START_PROPERTY, "0")
     if not micros.isdecimal() or micros == "0":
@@ -117,7 +117,7 @@ def started_at(text: str, monotonic: float, now: float) -> int | None:
 
 
 def redact(lines: Iterable[str], secrets: Iterable[str]) -> list[str]:
-    """The same lines without these secrets; very short ones are left, they would blank half of the text."""
+    """Replace these secrets in the lines; those under 8 characters stay, as they would match everywhere."""
     hidden = [secret for secret in secrets if len(secret) >= 8]
     cleaned = []
     for line in lines:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several messages and checks need: amounts as people say them, the lines a tool said, names and addresses."""
+"""Helpers for messages and checks: amounts, lines of tool output, digests and addresses."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import ipaddress
 
 
 def gigabytes(count: float) -> str:
-    """For messages, in the unit disks are sold in."""
+    """Format bytes for messages, in decimal gigabytes like disks."""
     return f"{count / 1e9:.1f} GB"
 
 
 def said_lines(text: str) -> list[str]:
-    """The lines of a tool's output that say something."""
+    """Return the non-empty lines of a tool's output."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def is_hexadecimal(text: str, length: int) -> bool:
-    """Whether this is a digest or commit of so many digits, as tools write them: in lower case."""
+    """Whether this is a digest or commit with this number of digits, in lower case as tools print them."""
     return len(text) == length and not text.strip("0123456789abcdef")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a transfer is: bytes, rate and time left, from samples of a clock and a counter."""
+"""The progress of a transfer: bytes, rate and time left, from samples of a clock and a counter."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 WINDOW = 20.0
-"""Seconds over which a rate is taken: shorter jumps with every file, longer hides that it has stalled."""
+"""The window in seconds for the rate: a shorter one jumps with every file, a longer one hides a stall."""
 
 
 class Rate:
-    """Bytes a second over the last moments."""
+    """Bytes per second over the last moments."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
 
     def at(self, now: float, done: int) -> float:
-        """Take in a sample; the rate then, 0 while it is not known."""
+        """Add a sample and return the current rate, 0 while it is unknown."""
         self._samples.append((now, done))
         while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW:
             self._samples.popleft()
@@ -27,7 +27,7 @@ class Rate:
 
 
 def progress(doing: str, done: int, total: int, rate: float) -> dict[str, Any]:
-    """The state of a transfer, for a status file."""
+    """Return the state of a transfer for a status file."""
     left = (total - done) / rate if rate > 0 and total >= done else None
     return {
         "doing": doing,
@@ -39,7 +39,7 @@ def progress(doing: str, done: int, total: int, rate: float) -> dict[str, Any]:
 
 
 def progress_words(state: Mapping[str, Any]) -> str:
-    """`copying 3.1 of 407.0 GB, 1.2 GB/s, 5 min 40 s left`; empty while there is nothing to say."""
+    """Format as `copying 3.1 of 407.0 GB, 1.2 GB/s, 5 min 40 s left`; without a total, only what is being done."""
     total, done = _number(state.get("total")), _number(state.get("done"))
     if not total:
         return str(state.get("doing") or "")
@@ -56,13 +56,13 @@ def progress_words(state: Mapping[str, Any]) -> str:
 
 
 def amount(count: float, scale: float, unit: bool = False) -> str:
-    """Bytes in the unit that suits `scale`: MB below a gigabyte, else GB."""
+    """Format bytes in the unit that suits `scale`: MB below a gigabyte, else GB."""
     size, name = (1e9, "GB") if scale >= 1e9 else (1e6, "MB")
     return f"{count / size:.1f}" + (f" {name}" if unit else "")
 
 
 def time_left(seconds: float) -> str:
-    """`8 s`, `5 min 40 s`, `2 h 05 min`."""
+    """Format as `8 s`, `5 min 40 s` or `2 h 05 min`."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"

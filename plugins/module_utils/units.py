@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what systemd and its journal say of a unit on a target."""
+"""Read the state of a unit on a target from systemd and its journal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import 
 
 
 def unit_state(host: Host, name: str) -> UnitState:
-    """The unit's state now; a systemd that does not answer reads as a unit that is not there."""
+    """Return the unit's current state; if systemd does not answer, the unit counts as not found."""
     return parse_show(host.run(["systemctl", "show", f"--property={SHOW_PROPERTIES}", name], timeout=15).stdout)
 
 
 def last_lines(host: Host, name: str, count: int, secrets: Iterable[str] = ()) -> list[str]:
-    """The last lines the unit wrote since it was started last, without these secrets."""
+    """Return the unit's last log lines since its last start, without these secrets."""
     shown = host.run(["systemctl", "show", f"--property={START_PROPERTY}", name], timeout=15).stdout
     start = started_at(shown, time.monotonic(), time.time())
     argv = ["journalctl", f"--unit={name}", f"--lines={count}", "--output=cat", "--no-pager", "--quiet"]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of two versions is the older one: the one comparison for engines, drivers and libraries.
+"""Compare versions of engines, drivers and libraries.
 
-The order is that of Python packages (PEP 440): numbers, padded with zeros, so that 0.17 is 0.17.0; development releases
-and candidates come before the release, post-releases after it. What a builder appends (+cu130, -0ubuntu1) is left out.
+The order is that of Python packages (PEP 440): numbers are padded with zeros, so that 0.17 is 0.17.0; development
+releases and candidates come before the release, post-releases after it. Suffixes of a builder (+cu130, -0ubuntu1) are
+ignored.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _VERSION = re.compile(
 _STAGES = {"a": 0, "alpha": 0, "b": 1, "beta": 1}
 _CANDIDATE, _RELEASED = 2, 3
 _NEVER = 1 << 62
-"""Later than any numbered development release: the release itself."""
+"""Sorts the release itself after any of its development releases."""
 
 Key = tuple[int, tuple[int, ...], tuple[int, int], int, int]
 
 
 def version_key(version: str | None) -> Key | None:
-    """A key by which versions sort; None where the text does not begin with a number."""
+    """Return a sort key for a version; None if the text does not start with a number."""
     found = _VERSION.match(str(version).strip().lower()[:_LONGEST]) if version is not None else None
     if found is None:
         return None
@@ -43,6 +44,6 @@ def version_key(version: str | None) -> Key | None:
 
 
 def is_older(version: str | None, than: str | None) -> bool:
-    """Whether both are known and the first came before the other."""
+    """Whether both versions are known and the first is the older one."""
     left, right = version_key(version), version_key(than)
     return left is not None and right is not None and left < right
