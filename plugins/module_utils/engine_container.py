@@ -67,10 +67,7 @@ def supervisor_token_path(node: str) -> str:
 
 
 def token_environment() -> dict[str, str]:
-    """Return the variables that make Ray require the token; the token file alone does not enable it everywhere.
-
-    Without RAY_AUTH_MODE, some commands would not use it.
-    """
+    """Return the variables that make Ray require the token; a token file alone does not do so for all commands."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": TOKEN_PATH_IN_CONTAINER}
 
 

@@ -54,7 +54,7 @@ _SERIAL_LETTERS = re.compile(r"(?!UNKNOWN|UNSUPPORTED|REMOVED|DEFAULT)[A-Z]{6,20
 _LEARNT = re.compile(r"[A-Za-z0-9_-]{6,40}")
 """Serial numbers to search for in other texts: neither short numbers nor bus addresses."""
 
-# --- numbers of devices -------------------------------------------------------------------------------------
+# --- device identifiers -------------------------------------------------------------------------------------
 
 _HEX = "0-9A-Fa-f"
 _UUID = re.compile(rf"(?<![\w])[{_HEX}]{{8}}(?:-[{_HEX}]{{4}}){{3}}-[{_HEX}]{{12}}(?!\w)")
@@ -164,7 +164,7 @@ class Redaction:
             text = self._serial_pattern.sub(lambda found: self._serial(found[0]), text)
         return _with_columns(text, self._serial)
 
-    # -- numbers of devices --
+    # -- device identifiers --
 
     def _without_device_numbers(self, text: str) -> str:
         for pattern in (_UUID, _PLAIN_UUID, _GUID, _OCTETS, _MAC_QUADS):
@@ -205,9 +205,10 @@ class Redaction:
         return found[0]
 
     def _ipv6(self, found: re.Match[str]) -> str:
-        """Replace global and link-local addresses, and unique local ones with a MAC address in them; if anonymous, all.
+        """Replace link-local and global addresses, and unique local ones that contain a MAC address.
 
-        Unique local addresses are all replaced if anonymous; other addresses are kept.
+        If anonymous, all unique local addresses are replaced. Any other address is kept, as is one without an interface
+        identifier.
         """
         written, end = (
             (found[0][:-1], ":") if found[0].endswith(":") and not found[0].endswith("::") else (found[0], "")

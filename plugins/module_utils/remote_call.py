@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that `firstlight verify` runs on a host: it calls a function of the collection's modules, printing JSON.
+"""The program that `firstlight verify` runs on a host: it calls a function that the modules also use, and prints JSON.
 
 It is the main program of an archive that is read from standard input and never written to the host's disk.
 """

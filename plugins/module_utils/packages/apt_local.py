@@ -76,7 +76,7 @@ class LocalApt(Apt):
                 self.host.run(argv, self.timeout, env=QUIET)
         return True
 
-    # -- a move from the repositories, on paper -------------------------------------------------------------------
+    # -- rehearsing a move from the repositories ------------------------------------------------------------------
 
     def rehearse_move(
         self, stage: Rehearsal, packages: Pins, leaving: Sequence[str], may_move: Sequence[str], own: bool

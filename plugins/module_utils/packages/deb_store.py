@@ -90,7 +90,7 @@ class Store:
         """Return the path of a file of the pool."""
         return os.path.join(self.directory, name)
 
-    # -- looking --------------------------------------------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------------------------
 
     def require_own(self) -> None:
         """Raise StoreError if anyone but root could put a package here, because its packages are installed as root."""
@@ -168,7 +168,7 @@ class Store:
             found.append(result.stdout)
         return found
 
-    # -- keeping --------------------------------------------------------------------------------------------------
+    # -- storing --------------------------------------------------------------------------------------------------
 
     def require_room(self, needed: int, words: str) -> int:
         """Return the free bytes at the pool; raises StoreError if they are fewer than needed."""

@@ -200,7 +200,7 @@ def stamp(at: datetime.datetime) -> str:
     return at.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# -- the story ------------------------------------------------------------------------------------------------------
+# -- timeline and messages ------------------------------------------------------------------------------------------
 
 
 def timeline(journal: Journal | None) -> list[dict[str, Any]]:

@@ -69,8 +69,7 @@ def _units(host: Host, problems: dict[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _replicas(host: Host, problems: dict[str, str]) -> dict[str, int] | None:
-    """Return how many servers spread over hosts by Ray Serve answer; None if there are none or the number is
-    unknown."""
+    """Return how many servers spread by Ray Serve answer; None if there are none or the number is unknown."""
     if host.read_text(RAY_SERVE_SETTINGS_PATH) is None:
         return None
     result = host.run(list(LAST_COUNT), timeout=20)

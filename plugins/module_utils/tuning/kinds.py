@@ -106,7 +106,7 @@ def is_waiting(item: Mapping[str, Any]) -> bool:
     return item["kind"] == "clock" and set(item["expected"]) == {"synchronized"}
 
 
-# --- words ------------------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------
 
 
 def _sentence_of_manager(key: str, expected: Any, observed: Any) -> str:

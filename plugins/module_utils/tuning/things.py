@@ -107,7 +107,7 @@ class Things:
                 f"`{' '.join(argv)}` failed: {result.summary}. Expected it to work: {advice}, run again"
             )
 
-    # --- giving back -------------------------------------------------------------------------------------------------
+    # --- restoring ---------------------------------------------------------------------------------------------------
 
     def give_back(self, things: Mapping[str, Any]) -> list[str]:
         """Restore these things to their state in the ledger; may be interrupted at any point and repeated.

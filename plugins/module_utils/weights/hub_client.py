@@ -122,7 +122,7 @@ class HubClient:
     def check_access(self, path: str = "config.json") -> bool:
         """Raise HubError if access to a file of the revision is refused; the list of files is public even then.
 
-        Returns False if the hub does not answer: only `fetch` retries, a mere check does not.
+        Returns False if the hub gives no clear answer: only `fetch` retries, a mere check does not.
         """
         url = file_url(self.endpoint, self.repository, self.revision, path)
         try:

@@ -99,7 +99,7 @@ class Head:
             self._idle(now, self._since, reports, refusals)
         return self._decision(now)
 
-    # --- the beginning -----------------------------------------------------------------------------------------------
+    # --- startup -----------------------------------------------------------------------------------------------------
 
     def _look(self, now: float, since: float, reports: Reports, refusals: Mapping[str, str]) -> None:
         """Adopt a group that runs completely, or else stop it. Until that is decided, nothing is touched.
@@ -138,7 +138,7 @@ class Head:
         self._begin(now, Order(epoch, self._plan.last_stage, _boots(reports), adopt=True))
         self._warm(now)
 
-    # --- an epoch that runs ------------------------------------------------------------------------------------------
+    # --- a running epoch ---------------------------------------------------------------------------------------------
 
     def _run(
         self, now: float, since: float, reports: Reports, refusals: Mapping[str, str], probe: Probe | None
@@ -224,7 +224,7 @@ class Head:
         trouble = self._questions.trouble
         self._say("serves" + (f", though the last request got: {trouble}" if trouble else ""))
 
-    # --- the end of an epoch, and the time between two ---------------------------------------------------------------
+    # --- ending an epoch, and between epochs -------------------------------------------------------------------------
 
     def _end(self, now: float, words: str, *, counts: bool) -> None:
         """End the epoch. One that served only briefly counts as failed too: serving once each time is still a loop."""
@@ -323,7 +323,7 @@ class Head:
         failed, most = self._memory.attempts, self._plan.timing.start_attempts
         return self._plan.has_cache and not self._memory.late and failed > 0 and failed == most - _CACHED_AGAIN
 
-    # --- what it says ------------------------------------------------------------------------------------------------
+    # --- reporting ---------------------------------------------------------------------------------------------------
 
     def _say(self, event: str) -> None:
         self._events.append(event)

@@ -199,7 +199,7 @@ class Supervisor:
         say("leaves, as nothing is left to keep", ERROR)
         return GIVEN_UP
 
-    # --- what others call ----------------------------------------------------------------------------------------
+    # --- callbacks -----------------------------------------------------------------------------------------------
 
     def _reported(self) -> None:
         """This node's report contains news."""
