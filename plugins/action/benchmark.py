@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `benchmark`: says what a benchmark measures, has it measured, and keeps the figures on the controller."""
+"""The action `benchmark`: plan a benchmark, run its measurements, and store the figures on the controller."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ ON_THE_HOST = ("clean", "reach", "usage", "metrics")
 
 
 class ActionModule(ActionBase):
-    """Begins a benchmark, measures and records its points, and ends it."""
+    """Starts a benchmark, measures and records its points, and finishes it."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Do the one thing; what an operator can mend is one message."""
+        """Run the requested action; errors that the operator can fix become a single message."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(ARGUMENTS)
         try:
@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
         return {**result, "changed": False, **found}
 
     def _prepare(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Where the endpoint is, and by what its certificate is checked."""
+        """Return the endpoint's URL and the certificate to verify it with."""
         plans = plans_of(variables)
         head = head_of(plans)
         if arguments["through"] == "server" or not plans[head]["roles"].get("endpoint"):
@@ -115,11 +115,11 @@ class ActionModule(ActionBase):
         return {"url": help_.url.removesuffix("/v1"), "authority": _authority(help_)}
 
     def _begin(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """What is to be measured, from where, and what of it an earlier run has measured."""
+        """Return what to measure and from where, without the points that an earlier run has measured."""
         plans = plans_of(variables)
         configuration = configuration_of(plans)
         head, cluster = head_of(plans), cluster_of(plans, variables)
-        # What is loaded, not only what is planned: a factory's driver has no pin.
+        # Record the loaded driver, not just the planned one: a factory-installed driver is not pinned.
         loaded = (variables["hostvars"][head].get("bench_cleaned") or {}).get("driver")
         configuration["driver"] = loaded or configuration["driver"]
         names = sorted({cluster, configuration["served_name"]})
@@ -178,7 +178,7 @@ class ActionModule(ActionBase):
         )
 
     def _measure(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Have one point measured by the host of this task. The key goes to the module, and into no variable."""
+        """Measure one point from the host of this task. The key is passed to the module, never through a variable."""
         plans, benchmark = plans_of(variables), arguments["benchmark"]
         head, client = head_of(plans), Client(**benchmark["client"])
         points = [Point(**point) for point in benchmark["points"]]
@@ -188,7 +188,7 @@ class ActionModule(ActionBase):
         seed = new_seed(secrets.randbelow, seeds_of(document))
         server = plans[head]["roles"]["inference_server"]
         venv = server["inference_server_runtime"] == "venv"
-        # A name of its own: what a killed run still has to clear away must not be this one's.
+        # A unique name: a killed run that still cleans up must not remove this one's files.
         name = f"{benchmark['run']}-{seed:08x}"
         place = f"{ON_HOST}/{name}" if venv else INSIDE
         served = _served(plans[head])
@@ -224,7 +224,7 @@ class ActionModule(ActionBase):
         return {"measured": {"seed": seed, "started": started, **answer["measured"]}}
 
     def _record(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Write one run down, beside what the servers said before and after it."""
+        """Record one run, together with the servers' metrics before and after it."""
         benchmark = arguments["benchmark"]
         points = [Point(**point) for point in benchmark["points"]]
         run = dict(arguments["measured"])
@@ -241,7 +241,7 @@ class ActionModule(ActionBase):
         return {"line": told, "stop": stop, "problem": run["problem"] or ""}
 
     def _finish(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """End the benchmark, and show what was found."""
+        """Finish the benchmark and return its results."""
         path = arguments["benchmark"]["path"]
         document = _read(path)
         if is_over([Point(**point) for point in arguments["benchmark"]["points"]], document):
@@ -255,12 +255,12 @@ class ActionModule(ActionBase):
 
 
 def _directory(plans: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Any]) -> Path:
-    """Where the figures of this cluster are kept."""
+    """Return the directory of this cluster's figures."""
     return state_directory(cluster_of(plans, variables)) / DIRECTORY
 
 
 def _help(plans: Mapping[str, Mapping[str, Any]], head: str, variables: Mapping[str, Any], key: str) -> ClientHelp:
-    """How the endpoint is asked: with the key that may ask most often, unless one is named."""
+    """Return how to reach the endpoint, with the key of the highest rate limit unless one is named."""
     roles = plans[head]["roles"]
     usual = roles["endpoint"].get("endpoint_rate", DEFAULTS["endpoint_rate"])
     listed = [(one.get("rate", usual) or float("inf"), str(one["name"])) for one in roles["endpoint"]["endpoint_keys"]]
@@ -273,7 +273,7 @@ def _authority(help_: ClientHelp) -> str:
 
 
 def _kept(path: Path) -> str:
-    """What the bring-up has brought to the controller. Raises WorkloadError."""
+    """Read a file that the bring-up stored on the controller. Raises WorkloadError if it is missing."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action of `cluster_lease`: take the lease of the cluster, and have it kept until this run ends."""
+"""The action `cluster_lease`: acquire the lease of the cluster and renew it until this run ends."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.lease import BE
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import Run, exists
 
 ANSWER_SECONDS = 60
-"""A head that does not do so little within this time is asked again with the next heartbeat."""
+"""Timeout of one request to the head; the next heartbeat tries again."""
 
 
 TAKEOVERS = 3
-"""Others may be quicker, but not for ever: the head says whatever it likes."""
+"""Maximum attempts: other runs may be faster, but a faulty head must not keep this one in a loop."""
 
 
 class ActionModule(ActionBase):
-    """Takes the lease on the host that it is run for."""
+    """Acquires the lease on the host of the task."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Take it, or fail with who holds it."""
+        """Acquire the lease, or fail and name its holder."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         if self._task.check_mode:
             result.update(changed=False)
             return result
-        # Before anything else: a run that is killed in this moment must not leave a lease that nobody gives back.
+        # First of all: a run that is killed at this point must not leave a lease that nobody releases.
         watch = Watch(_main_process())
         run = Run.of(watch.pid)
         path = str(self._task.args.get("path") or PATH)
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
         except HeldError as error:
             answer = {"changed": False, "taken": False, "failed": True, "msg": str(error)}
         except AnsibleConnectionFailure as error:
-            # A host can still be taken out of service then; whatever needs the head says so itself.
+            # A host can still be taken out of service then; steps that need the head fail on their own.
             reason = next(iter(str(error).splitlines()), "")
             self._display.warning(
                 f"No lease was taken, so that nothing keeps others off: the head does not answer ({reason})"
@@ -75,7 +75,7 @@ class ActionModule(ActionBase):
         return result
 
     def _taken(self, run: Run, asked: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        """What the head said when the lease was this run's; raises HeldError where it cannot be."""
+        """Acquire the lease, with takeovers, and return the head's answer; raises HeldError if it is not possible."""
         answer = self._take(asked, task_vars)
         for _ in range(TAKEOVERS):
             if answer.get("taken") is not False:
@@ -96,7 +96,7 @@ class ActionModule(ActionBase):
     # -- the process that outlives this task ------------------------------------------------------------------------
 
     def _keep(self, watch: Watch, beat: str, release: str) -> None:
-        """Leave a process behind that renews the lease until the run ends, and then gives it back."""
+        """Start a background process that renews the lease until the run ends, and then releases it."""
         middle = os.fork()
         if middle:
             os.waitpid(middle, 0)
@@ -107,12 +107,12 @@ class ActionModule(ActionBase):
                 os.setsid()
                 self._renew(watch, beat, release)
         finally:
-            # Never back into Ansible, whatever happened.
+            # Never return into Ansible's code, whatever happened.
             os._exit(0)
 
     def _renew(self, watch: Watch, beat: str, release: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # Stops what this process started and not this process: who ignored it would hand that down.
+        # SIGTERM must stop the children but not this process. A handler does not pass to them, unlike SIG_IGN.
         signal.signal(signal.SIGTERM, lambda *_: None)
         signal.signal(signal.SIGALRM, _too_late)
         self._display.verbosity = 0
@@ -124,7 +124,7 @@ class ActionModule(ActionBase):
         self._ask(release)
 
     def _ask(self, command: str) -> int | None:
-        """Have a shell on the head do this; None where it cannot be reached or does not answer, as while it boots."""
+        """Run a shell command on the head and return its exit status; None if it does not answer, as during a boot."""
         signal.alarm(ANSWER_SECONDS)
         try:
             return int(self._low_level_execute_command(command, sudoable=True)["rc"])
@@ -136,7 +136,7 @@ class ActionModule(ActionBase):
 
 
 def _main_process() -> int:
-    """The process whose worker this is; raises AnsibleError where that is gone: workers outlive a killed run."""
+    """Return the PID of Ansible's main process; raises AnsibleError if it is gone, as workers outlive a killed run."""
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid != os.getppid():
         raise AnsibleError("The run that this belongs to has ended: nothing was changed")
@@ -148,14 +148,14 @@ def _too_late(*_: object) -> NoReturn:
 
 
 class Watch:
-    """Tells when a process ends. Where the kernel has no descriptors of processes, it is looked for."""
+    """Detects when a process ends, by a pidfd or, if the kernel has none, by polling."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
     def ended(self, seconds: float) -> bool:
-        """Whether it ends within this time; returns as soon as it does."""
+        """Return whether the process ends within this time, as soon as it does."""
         if self._descriptor is not None:
             return bool(select.select([self._descriptor], [], [], seconds)[0])
         end = time.monotonic() + seconds
@@ -166,6 +166,6 @@ class Watch:
         return False
 
     def interrupt(self) -> None:
-        """Stop it as its operator would."""
+        """Send SIGINT, as an operator's Ctrl-C does."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)

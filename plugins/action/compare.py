@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action of `compare`: observe a host, and put what was found into its plan."""
+"""The action `compare`: observe a host and resolve its plan with the observation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ActionModule(ActionBase):
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Observe, resolve, and refuse a host on which a rail has no port."""
+        """Observe the host and resolve its plan; fail for errors such as a rail without a port."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
             {
@@ -33,14 +33,14 @@ class ActionModule(ActionBase):
             module_args={"desired": requested(plan, roles)},
             task_vars=task_vars,
         )
-        seen.pop("invocation", None)  # the request is as long as the answer
+        seen.pop("invocation", None)  # the request is as large as the answer
         result.update(seen)
         if "observation" not in seen:
             return result
         try:
             found = resolved(plan, seen["observation"], roles)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            # Without the observation, so that nobody takes this host for one on which nothing differs.
+            # Leave the observation out, so that the host is not mistaken for one without differences.
             return {"failed": True, "msg": f"compare cannot resolve this plan: {error!r}"}
         result.update(found)
         errors, notes = found["plan"].get("errors"), found["plan"].get("notes")

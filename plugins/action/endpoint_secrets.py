@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `endpoint_secrets`: what the module of that name keeps on the host, brought to the controller."""
+"""The action `endpoint_secrets`: run the module of the same name and copy the clients' files to the controller."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.client_help imp
 )
 
 SHOWN = ("lines", "unread", "not_after", "days_left", "own", "certificate_names")
-"""What of the host's answer may be seen."""
+"""Keys of the module's result that are not secret."""
 MODE, DIRECTORY_MODE = 0o600, 0o700
 
 
 class ActionModule(ActionBase):
-    """Has keys and certificate kept on the host, and brings what clients need to the controller."""
+    """Manages keys and certificate on the host, and stores what clients need on the controller."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Keep, compare, write; what the result says holds no key."""
+        """Run the module, then compare and write the files on the controller; the result contains no key."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(ARGUMENTS)
         variables = task_vars or {}
@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": "endpoint_secrets has no `no_log: true`, which it must: add it"}
         directory = client_directory(arguments, variables)
         answer = self._execute_module(module_args=dict(self._task.args), task_vars=variables)
-        # Without a failure of its own: of a task with no_log nobody would see why.
+        # Report problems in the result instead of failing: no_log would hide the message of a failed task.
         result |= {"changed": False, "lines": [], "client_directory": str(directory), "problem": ""}
         if answer.get("failed") or answer.get("unreachable"):
             result["problem"] = str(answer.get("msg") or "the host gave no answer")
@@ -64,8 +64,8 @@ class ActionModule(ActionBase):
 
 
 def _wanted(directory: Path, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[Path, str]:
-    """The files of the controller. Raises ValueError for an answer that is not believed."""
-    # Ansible takes given values out of what a module answers; they are here already.
+    """Return the files to write on the controller. Raises ValueError for an answer that fails validation."""
+    # Ansible removes values that were passed as no_log arguments from the module's result; put them back.
     given = {name: str(value) for name, value in arguments["key_values"].items() if value}
     told = answer.get("keys")
     if isinstance(told, Mapping):
@@ -74,7 +74,7 @@ def _wanted(directory: Path, arguments: Mapping[str, Any], answer: Mapping[str, 
 
 
 def client_directory(arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> Path:
-    """Where the files go."""
+    """Return the directory for the files."""
     if arguments["client_directory"]:
         return Path(os.path.expanduser(arguments["client_directory"]))
     cluster = arguments["cluster"] or os.path.basename(str(variables.get("inventory_dir") or "")) or "cluster"
@@ -82,7 +82,7 @@ def client_directory(arguments: Mapping[str, Any], variables: Mapping[str, Any])
 
 
 def converge(directory: Path, written: Mapping[Path, str], *, check_mode: bool) -> bool:
-    """Bring the files of the controller to these; whether something changed."""
+    """Make the controller's files match `written`, and return whether anything changed."""
     keys = ClientFiles(directory).key("any").parent
     surplus = sorted(path for path in keys.glob("*") if path not in written) if keys.is_dir() else []
     authority = ClientFiles(directory).authority

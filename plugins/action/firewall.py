@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action of `firewall`: load the rules, come back over fresh connections, and confirm them."""
+"""The action `firewall`: load the rules, reconnect over new connections, and confirm them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `model_snapshot`: the module of that name as a job on its host, with its progress shown."""
+"""The action `model_snapshot`: run the module of the same name as a job on the host, and show its progress."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.watching import
 
 
 class ActionModule(ActionBase):
-    """Runs the module of its own name; it takes C(wait) and C(attach), as `fetch_job.run_watched` reads them."""
+    """Runs the module of the same name with C(wait) and C(attach), which `fetch_job.run_watched` reads."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the module to its end."""
+        """Run the module to completion."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self._variables = task_vars or {}
         if self._task.check_mode:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action of `netplan_config`: start a network change, come back over fresh connections, and confirm it."""
+"""The action `netplan_config`: start a network change, reconnect over new connections, and confirm it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import
 
 
 class ActionModule(ActionBase):
-    """Changes a host's network."""
+    """Changes a host's network configuration."""
 
     MODULE = "firstlight.cluster.netplan_config"
     WORDS = NETPLAN
@@ -30,13 +30,13 @@ class ActionModule(ActionBase):
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Start the change; where one was started, stay until the host has kept it or taken it back."""
+        """Start the change and, if there is one, wait until the host has confirmed it or rolled it back."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         hands = ConnectionHands(self, variables)
         timeout = int(self._task.args.get("confirm_timeout", 60))
         run = Run.of(hands.parent)
-        # Whoever has the cluster's lease knows that no other run has it.
+        # A run that holds the cluster's lease knows that no other run is active.
         alone = bool((variables.get("firstlight_lease") or {}).get("taken"))
         arguments = {**self._task.args, "step": "apply", "run": run.name}
 
@@ -57,16 +57,16 @@ class ActionModule(ActionBase):
         coming = Coming(hands, change, self.path(), timeout, words=self.WORDS)
         result.update(coming.run())
         if result.get("failed"):
-            # As far as anybody can tell the host is as it was.
+            # As far as is known, the host is in its previous state.
             result["changed"] = False
         return result
 
     def path(self) -> str:
-        """The file that the change is about."""
+        """Return the path of the file that the change concerns."""
         return str(self._task.args["path"])
 
     def ask(self, name: str, change: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """Run a step of the module over a fresh connection; raises UnreachableError."""
+        """Run a step of the module over a new connection; raises UnreachableError."""
         with contextlib.suppress(AnsibleConnectionFailure, AttributeError, NotImplementedError):
             self._connection.reset()
         arguments = {**self._task.args, "step": name, "change": change}
@@ -77,14 +77,14 @@ class ActionModule(ActionBase):
         except AnsibleConnectionFailure as error:
             raise UnreachableError(_first_line(error)) from error
         except AnsibleError as error:
-            # Ansible says this of a host that it cannot log in to, as well.
+            # Ansible reports this for a host it cannot log in to as well.
             if "temporary directory" in str(error) or "unreachable" in str(error).lower():
                 raise UnreachableError(_first_line(error)) from error
             raise
         if found.get("unreachable"):
             raise UnreachableError(str(found.get("msg") or "no answer").strip().splitlines()[0][:300])
         if found.get("failed") and not found.get("refused"):
-            # A module that was cut off says nothing of its own.
+            # A module that was interrupted returns no message of its own.
             raise UnreachableError(str(found.get("module_stderr") or found.get("msg") or "no answer").strip()[-300:])
         return found
 
@@ -100,7 +100,7 @@ class ConnectionHands:
 
     def step(self, name: str, change: str) -> dict[str, Any]:
         if os.getppid() != self.parent:
-            # Ansible's workers outlive a killed run. Nobody would read what this one confirms.
+            # Ansible's workers outlive a killed run: nobody would see what this one confirms.
             raise AnsibleError("The run that this belongs to has ended: the host takes the change back by itself")
         return self.action.ask(name, change, self.variables)
 

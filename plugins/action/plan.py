@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `plan`: gather the intent of group `cluster` and plan it; no host is contacted."""
+"""The action `plan`: collect the intent of group `cluster` and plan it without contacting any host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Plan every host of the group, and hand back all the plans."""
+        """Plan every host of the group and return all plans."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
             {
@@ -80,20 +80,20 @@ class ActionModule(ActionBase):
 
 
 def _more(plan: Mapping[str, Any], inventory: object) -> dict[str, Any]:
-    """What playbooks ask of a host's plan: what belongs to its serving, and how the cluster is asked."""
+    """Return what playbooks need beside a host's plan: its serving resources and the help for clients."""
     roles, name = plan["roles"], str(plan["host"]["name"])
     asked = planned_help(roles, name, [str(inventory or "")]).lines() if roles.get("endpoint") else []
     return {"resources": resources(plan), "client_help": asked}
 
 
 def _observations(hostvars: Mapping[str, Any], plan: ClusterPlan, observed: str | None) -> dict[str, Any]:
-    """What `observe` gave for each host, out of the variable in which its result was registered."""
+    """Return the observation of each host from the variable in which the result of `observe` was registered."""
     found = {name: hostvars[name].get(observed) for name in plan.hosts} if observed else {}
     return {name: plain(one.get("observation")) for name, one in found.items() if isinstance(one, Mapping)}
 
 
 def _bench(plan: ClusterPlan, path: str, observations: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict of a benchmark, also for people, and why the workloads that gate do not pass."""
+    """Return the verdict of a benchmark, also as text, and why gating workloads do not pass."""
     try:
         verdict = plan.verdict(json.loads(Path(path).read_text(encoding="utf-8")), observations)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `quality_check`: has fixed prompts asked, keeps the answers, and assesses them by the accepted ones."""
+"""The action `quality_check`: ask fixed prompts, store the answers, and compare them with the accepted ones."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.quality.referen
 
 
 class QualityError(ValueError):
-    """What cannot be asked or compared, and what to do."""
+    """The check cannot ask or compare; the message includes the remedy."""
 
 
 class ActionModule(ActionBase):
-    """Asks the server of the task's host, and says whether its answers are still right."""
+    """Asks the server of the task's host, and assesses whether its answers are still good."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Ask, keep, assess; what an operator can mend is one message."""
+        """Ask, store and assess; errors that the operator can fix become a single message."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(ARGUMENTS)
         try:
@@ -123,7 +123,7 @@ class ActionModule(ActionBase):
     def _ask(
         self, plan: Mapping[str, Any], prompts: Prompts, times: int, timeout: int, variables: dict[str, Any]
     ) -> dict[str, Any]:
-        """All prompts, by the module of this name on the head, which reads the key there."""
+        """Ask all prompts with the module of this name on the head, which reads the key there."""
         speaker = str(variables.get("inventory_hostname", ""))
         note(speaker, f"{times * len(prompts.prompts)} prompts")
         asked = {
@@ -141,7 +141,7 @@ class ActionModule(ActionBase):
 
 
 def _reference(given: str, place: Path, configuration: Mapping[str, Any], catalogs: list[str]) -> dict[str, Any] | None:
-    """The answers to compare with: those of a file, or the accepted ones."""
+    """Return the answers to compare with: those of a given file, or the accepted ones."""
     if not given:
         return find_reference(place, configuration, related_models(catalogs, str(configuration["model"])))
     found = read_answers(Path(given).expanduser())
@@ -155,7 +155,7 @@ def _reference(given: str, place: Path, configuration: Mapping[str, Any], catalo
 def _document(
     cluster: str, configuration: Mapping[str, Any], prompts: Prompts, answer: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The document of answers; with `repeat` where all was asked twice."""
+    """Build the document of answers, with `repeat` if the prompts were asked twice."""
     moment = now()
     expected = {one["id"]: one["expected"] for one in prompts.prompts if one.get("expected")}
     told, *again = [
@@ -167,7 +167,7 @@ def _document(
         "cluster": cluster,
         "run": run_name(moment),
         "asked": moment.isoformat(),
-        # What is loaded, not only what is planned: a factory's driver has no pin.
+        # Record the loaded driver, not just the planned one: a factory-installed driver is not pinned.
         "configuration": {**configuration, "driver": answer["driver"] or configuration["driver"]},
         "prompts_sha256": prompts.sha256,
         "problem": answer["problem"],
@@ -190,5 +190,5 @@ def _assess(
 def _former(
     reference: Mapping[str, Any] | None, document: Mapping[str, Any], limits: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    """How new answers stand beside those that they replace; nothing where there were none."""
+    """Compare new answers with those they replace; empty if there were none."""
     return assessment_lines(_assess(reference, document, limits)) if reference else []

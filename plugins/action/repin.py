@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action of `repin`: drive one host's move to its verdict, whatever its journal says it has behind it."""
+"""The action `repin`: drive one host's move to its verdict, from whatever point its journal has reached."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 class ActionModule(ActionBase):
-    """Moves a host."""
+    """Moves a host to another stack."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Drive the host until there is a verdict, and hand it back; a bad one is for the playbook to evaluate.
+        """Drive the host until there is a verdict and return it; the playbook evaluates a bad one.
 
-        A single step is the module's.
+        Any action other than `move` is passed on to the module.
         """
         result: dict[str, Any] = super().run(tmp, task_vars)
         if self._task.args.get("action") != "move":
@@ -76,8 +76,8 @@ class ActionModule(ActionBase):
         try:
             outcome = mover.run()
         except AnsibleError as error:
-            # Such as a password that become was not given: raised from here it would end the play for this host, and
-            # nobody would put the group back.
+            # For example a missing become password: raised from here it would end the play for this host, and nothing
+            # would roll the group back.
             outcome = mover.broke_off(
                 f"The controller could not go on: {_first_line(error)}. The host is where its journal says; run again"
             )
@@ -85,7 +85,7 @@ class ActionModule(ActionBase):
         return result
 
     def reset_connection(self) -> None:
-        """Forget the connection: the other end of it may be gone."""
+        """Reset the connection: its other end may be gone."""
         with contextlib.suppress(AnsibleConnectionFailure, AttributeError, NotImplementedError):
             self._connection.reset()
 
@@ -99,12 +99,12 @@ class ActionModule(ActionBase):
         if found.get("unreachable"):
             raise UnreachableError(_said(found))
         if found.get("failed"):
-            # A module that was killed says nothing of its own.
+            # A module that was killed returns no message of its own.
             raise (RefusedError if found.get("refused") or may_fail else UnreachableError)(_said(found))
         return found
 
     def ask(self, command: str) -> str:
-        """What a plain command answers over a fresh connection; raises UnreachableError."""
+        """Run a plain command over a new connection and return its output; raises UnreachableError."""
         self.reset_connection()
         found = self._try(lambda: self._low_level_execute_command(command, sudoable=False))
         if found.get("rc") != 0:
@@ -112,7 +112,7 @@ class ActionModule(ActionBase):
         return str(found.get("stdout") or "").strip()
 
     def tell(self, words: str) -> None:
-        """A line for whoever watches."""
+        """Show a line to the operator."""
         self._display.display(words)
 
     def _try(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class ConnectionHands:
 
     def module(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if os.getppid() != self.parent:
-            # Ansible's workers outlive a killed run. The next one must not find this one still at the wheel.
+            # Ansible's workers outlive a killed run: this one must not interfere with the next run.
             raise AnsibleError("The run that this belongs to has ended: the host is left where its journal says")
         return self.action.call(MODULE, {"action": action, **self.limits, **arguments}, self.variables)
 
@@ -167,7 +167,7 @@ class ConnectionHands:
 
 
 def would_do(reading: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """For check mode: the next step by the journal, without taking it."""
+    """Return the next step according to the journal without running it, for check mode."""
     journal = reading.get("journal")
     seen = Seen(boot_id=str(reading.get("boot_id")), direction=arguments["direction"], reason=arguments["reason"])
     step = next_step(journal, seen)

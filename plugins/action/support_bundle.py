@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The action `support_bundle`: says what to ask each host for, and writes down what the hosts handed in."""
+"""The action `support_bundle`: decide what to collect from each host, and write what the hosts returned."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.support_bundle 
 
 
 def _known_as(names: Mapping[str, str], variables: Mapping[str, Any]) -> dict[str, str]:
-    """Hosts by all that the inventory calls them, with their names in the support bundle."""
+    """Map every inventory name and address of the hosts to the host's name in the support bundle."""
     addresses = {host: variables["hostvars"][host].get("ansible_host") for host in names}
     return {str(address): names[host] for host, address in addresses.items() if address} | dict(names)
 
 
 class ActionModule(ActionBase):
-    """Begins a support bundle, or ends it. Runs on the controller."""
+    """Prepares or writes a support bundle. Runs on the controller."""
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Do the one or the other."""
+        """Run the requested action."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
             {
@@ -80,7 +80,7 @@ class ActionModule(ActionBase):
         parts = []
         hosts = arguments["hosts"] or ()
         names = {host: safe_name((arguments["asked"].get(host) or {}).get("name") or host) for host in hosts}
-        # Nothing of it is to be followed elsewhere: the key is as good as any.
+        # A random key, as pseudonyms need not match those of other bundles.
         redaction = {"key": secrets.token_hex(), "anonymous": arguments["anonymous"]}
         redaction["names"] = _known_as(names, variables)
         for host in hosts:

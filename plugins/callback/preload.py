@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load what tasks of this collection need once, before Ansible forks: every task on every host would load it anew."""
+"""Load what tasks of this collection need once, before Ansible forks: every task would load it again on every host."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PROGRAMS = f"{PLUGINS}.plugin_utils.programs"
 
 
 def packed_sources() -> list[Path]:
-    """Where modules, and what they import, come from; what the operator has of the latter comes before Ansible's."""
+    """Return the directories of modules and module_utils, including the operator's own module_utils paths."""
     installed = [
         Path(directory, name)
         for directory in (import_module(PLUGINS).__path__[0], ansible.__path__[0])
@@ -60,7 +60,7 @@ def packed_sources() -> list[Path]:
 
 
 class CallbackModule(CallbackBase):
-    """Does its work when it is made, and keeps what the run has packed at its end."""
+    """Preloads on creation, and stores the payloads that the run has built at its end."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -80,7 +80,7 @@ class CallbackModule(CallbackBase):
         self.packed = Path(vars(constants)["DEFAULT_LOCAL_TMP"], "ansiballz_cache")
         look = functools.partial(look_at, __version__, packed_sources())
         self.payloads = Payloads(default_store(), look, getattr(module_common, "_CachedModule", None))
-        # Without a place to keep anything a run does all by itself, as it would without this plugin.
+        # Without a usable store, a run builds everything itself, as it would without this plugin.
         with contextlib.suppress(OSError):
             self.payloads.restore(self.packed)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output of a run for the people who wait for it: phase, host, elapsed time, what is waited for."""
+"""Human-readable standard output of a run: phase, host, elapsed time and what it waits for."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ COLOURS = {
 
 DEBUG_ACTIONS = {"debug", "ansible.builtin.debug", "ansible.legacy.debug"}
 NOTING_ACTIONS = {"firstlight.cluster.compare"}
-"""Where such a task has a message, people read it."""
+"""Actions whose `msg` is shown."""
 SPEAKS_FOR_OTHERS = "progress_speaks_for_others"
-"""A variable of a task that fails on a host because others are out."""
+"""Variable of a task that fails on a host because other hosts are out."""
 PROMPT_ACTIONS = {"pause", "ansible.builtin.pause", "ansible.legacy.pause"}
 SSH_CONNECTIONS = {"ssh", "ansible.builtin.ssh", "ansible.legacy.ssh", "smart", "paramiko_ssh"}
-# Only these variables of a host are ever looked at: none of them holds a secret.
+# The only host variables that are read: none of them holds a secret.
 SSH_VARIABLES = (
     "ansible_connection",
     "ansible_host",
@@ -132,11 +132,11 @@ SSH_VARIABLES = (
 
 
 class CallbackModule(CallbackBase):
-    """Translates Ansible's events for `Progress` and writes what it says.
+    """Translates Ansible's events for `Progress` and writes its output.
 
-    Three threads come by: Ansible's main thread and its result thread with events, and our ticker. All of
-    them do everything under Ansible's own display lock. Ansible also holds that lock while it forks a worker,
-    so that a worker never inherits a half-drawn line or a lock that nobody will release.
+    Three threads call in: Ansible's main thread and its result thread with events, and our ticker. All of them work
+    under Ansible's own display lock. Ansible also holds that lock while it forks a worker, so that a worker never
+    inherits a half-drawn line or a lock that nobody will release.
     """
 
     CALLBACK_VERSION = 2.0
@@ -160,7 +160,7 @@ class CallbackModule(CallbackBase):
     # -- output --
 
     def _emit(self, lines: Iterable[Line], tidy: Callable[[str], str] = clean_line) -> None:
-        """Print permanent lines, at once: a log that is followed must not lag behind by a buffer."""
+        """Print permanent lines and flush them, so that a followed log does not lag behind."""
         lines = list(lines)
         if lines:
             self._clear()
@@ -171,7 +171,7 @@ class CallbackModule(CallbackBase):
 
     @staticmethod
     def _colour(line: Line) -> str | None:
-        """The operator's own colours; Ansible leaves them out without a terminal or with ANSIBLE_NOCOLOR."""
+        """Return the operator's configured colour; Ansible ignores it without a terminal or with ANSIBLE_NOCOLOR."""
         setting = COLOURS.get(line.tone)
         return str(constants.config.get_config_value(setting)) if setting else None
 
@@ -179,14 +179,14 @@ class CallbackModule(CallbackBase):
         return self._plugin_options[name]
 
     def _clear(self) -> None:
-        """Take the live line away, so that a permanent line can be printed in its place."""
+        """Erase the live line, so that a permanent line can be printed in its place."""
         if self._drawn:
             self._drawn = False
             sys.stdout.write(CLEAR_LINE)
             sys.stdout.flush()
 
     def _draw(self) -> None:
-        """Draw the live line anew; the cursor stays on it."""
+        """Redraw the live line; the cursor stays on it."""
         encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
         spinner = SPINNER_UNICODE if encoding.startswith("utf") else SPINNER_ASCII
         self._frame += 1
@@ -199,16 +199,16 @@ class CallbackModule(CallbackBase):
         sys.stdout.flush()
 
     def _columns(self) -> int:
-        """The width now: a terminal may be resized during a run."""
+        """Return the current width: a terminal may be resized during a run."""
         try:
             return os.get_terminal_size(sys.stdout.fileno()).columns or 80
         except (OSError, ValueError):
             return 80
 
     def _hook_display(self) -> None:
-        """Let every message that is not ours (warnings, -vvv, other plugins) clear the live line first.
+        """Make every message that is not ours (warnings, -vvv, other plugins) clear the live line first.
 
-        Hosts have a part in most of them, and Ansible prints what it gets: what a terminal obeys is taken out.
+        Most of them contain text from hosts, which Ansible prints as is: terminal control sequences are removed.
         """
 
         def display(msg: str, *args: Any, **kwargs: Any) -> None:
@@ -248,7 +248,7 @@ class CallbackModule(CallbackBase):
                 self._tick()
 
     def _tick(self) -> None:
-        """One beat: failures whose time has come, then the live line or, in a log, a sign of life."""
+        """Print failures that are due, then the live line or, in a log, a heartbeat."""
         self._emit(self._progress.tick())
         if self._notes:
             self._progress.note(read_notes(self._notes))
@@ -292,18 +292,18 @@ class CallbackModule(CallbackBase):
         self._start()
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        """A play without hosts: nobody has anything to do in this phase, or nobody is in its group."""
+        """A play has no hosts: none has work in this phase, or its group is empty."""
         with self._lock:
             if self._play.hosts:
                 self._emit([Line("    No host of the inventory belongs to this phase.", "skipped")])
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
-        """Nobody can go on, because all hosts failed or more than the play allows."""
+        """The play cannot continue, because all hosts failed or more than it allows."""
         with self._lock:
             self._emit(self._progress.nobody_left())
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
-        """A task is about to be given to hosts."""
+        """A task is about to start on hosts."""
         del is_conditional  # Ansible passes it by name
         with self._lock:
             self._emit(self._progress.announce_task(str(task._uuid), task_name(task)))
@@ -313,7 +313,7 @@ class CallbackModule(CallbackBase):
         self.v2_playbook_on_task_start(task, False)
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
-        """A host has been given a task."""
+        """A task starts on a host."""
         with self._lock:
             interactive = task.action in PROMPT_ACTIONS
             self._progress.start_task(host.get_name(), str(task._uuid), task_name(task), interactive)
@@ -321,7 +321,7 @@ class CallbackModule(CallbackBase):
                 self._clear()
 
     def v2_runner_retry(self, result: Any) -> None:
-        """A task with `until` is tried again."""
+        """A task with `until` is retried."""
         with self._lock:
             outcome = result.result
             self._progress.retry(
@@ -339,7 +339,7 @@ class CallbackModule(CallbackBase):
     # -- results --
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """A host has done a task."""
+        """A task succeeded on a host."""
         with self._lock:
             host, key, name = identify(result)
             self._handle_warnings(result.result)
@@ -395,7 +395,7 @@ class CallbackModule(CallbackBase):
             self._emit(self._progress.ignored(failure) if ignored else self._progress.failed(failure))
 
     def v2_runner_item_on_ok(self, result: Any) -> None:
-        """An item of a loop is done; the task's own result tells the rest."""
+        """An item of a loop is done; the task's own result covers the rest."""
         with self._lock:
             self._handle_warnings(result.result)
             self._progress.item_done(result.host.get_name())
@@ -416,7 +416,7 @@ class CallbackModule(CallbackBase):
             self._progress.item_done(result.host.get_name())
 
     def v2_on_file_diff(self, result: Any) -> None:
-        """What --diff asks for: said with the host's name, because several hosts may differ."""
+        """Print a diff for --diff, with the host's name, because several hosts may differ."""
         with self._lock:
             outcomes = [result.result]
             if result.task.loop and isinstance(result.result.get("results"), list):
@@ -424,14 +424,14 @@ class CallbackModule(CallbackBase):
             for outcome in outcomes:
                 if not outcome.get("diff") or not outcome.get("changed") or is_hidden(outcome):
                     continue
-                # Cleaned before Ansible puts its colours in.
+                # Cleaned before Ansible adds its colours.
                 diff = str(CallbackBase._get_diff(self, clean_all(outcome["diff"])))
                 if diff.strip():
                     self._emit([Line(f"  {host_label(result)}  diff  {task_name(result.task)}")])
                     self._emit([Line(diff.rstrip("\n"))], tidy=str)
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
-        """Which file is included where; for the curious only."""
+        """Print which file is included on which hosts, in verbose runs only."""
         if self._display.verbosity > 0:
             with self._lock:
                 hosts = ", ".join(host.name for host in included_file._hosts)
@@ -440,13 +440,13 @@ class CallbackModule(CallbackBase):
     # -- reading Ansible's objects --
 
     def _racks(self) -> dict[str, list[str]]:
-        """The racks of the inventory, with those of their hosts that the run is for."""
+        """Return the racks of the inventory with their hosts in the cluster."""
         manager = self._play.get_variable_manager()
         inventory = getattr(manager, "_inventory", None)
         return rack_groups(inventory.get_groups_dict()) if inventory is not None else {}
 
     def _target(self, result: Any) -> tuple[str, dict[str, Any]]:
-        """The host that did not answer and how it is reached, for the command the operator is told to try."""
+        """Return the host that did not answer and its connection variables, for the command to suggest."""
         host = str(result.host.get_name())
         delegate = delegated_to(result)
         if delegate:
@@ -465,7 +465,7 @@ class CallbackModule(CallbackBase):
         return host, variables
 
     def _write_timings(self, hosts: Mapping[str, Mapping[str, int]]) -> None:
-        """The record for programs, whole or not at all."""
+        """Write the timings as JSON, atomically."""
         path = self._option("timings_path")
         if not path:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `differences`: what of the plan does not hold on a host."""
+"""The filter `differences`: where a host deviates from its plan."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _value:
 def differences(
     desired_by_role: object, observation: object, peers: Mapping[str, Any] | None = None
 ) -> dict[str, list[Difference]]:
-    """Compare every role's desired state with the observation."""
+    """Return the differences between each role's desired state and the observation."""
     if not isinstance(desired_by_role, Mapping) or not isinstance(observation, Mapping):
         raise AnsibleFilterError(
             "differences compares a mapping of desired states by role with one observation, found "
@@ -70,5 +70,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"differences": differences}

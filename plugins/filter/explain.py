@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `explain`: differences as sentences."""
+"""The filter `explain`: render differences as sentences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _value:
 
 
 def explain(found: object) -> list[str]:
-    """Sentences for a list of differences."""
+    """Return one sentence for each difference."""
     if not isinstance(found, (list, tuple)):
         raise AnsibleFilterError(
             f"explain takes a list of differences, found {type(found).__name__}: "
@@ -56,5 +56,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"explain": explain}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `gpu_topology`: how a host's GPUs are joined, for people."""
+"""The filter `gpu_topology`: render how a host's GPUs are connected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _value:
 
 
 def gpu_topology(health: object, svg: bool = False, title: str = "GPUs") -> list[str] | str:
-    """The table, or the picture."""
+    """Return the topology as lines of a table or as an SVG picture."""
     if not isinstance(health, Mapping) or not isinstance(health.get("topology"), Mapping):
         raise AnsibleFilterError(
             f"gpu_topology takes observation.gpu_health of a host with a topology, found {type(health).__name__}: "
@@ -63,5 +63,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"gpu_topology": gpu_topology}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `hosts_where`: which hosts have a fact that is true."""
+"""The filter `hosts_where`: select the hosts for which a fact is true."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ USAGE = "ansible_play_hosts | firstlight.cluster.hosts_where(hostvars, 'a_fact')
 
 
 def hosts_where(hosts: object, hostvars: Any, fact: str) -> list[str]:
-    """Those hosts."""
+    """Return the hosts for which the fact is true."""
     if isinstance(hosts, str) or not isinstance(hosts, Iterable) or not isinstance(hostvars, Mapping):
         raise TypeError(
             f"this takes host names and hostvars, found {type(hosts).__name__} and {type(hostvars).__name__}: "
@@ -58,7 +58,7 @@ def hosts_where(hosts: object, hostvars: Any, fact: str) -> list[str]:
 
 
 def _value_at(variables: Any, path: str) -> Any:
-    """What stands at a path of names with dots between them; None where nothing does."""
+    """Return the value at a dotted path; None if there is none."""
     value = variables
     for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:
@@ -71,5 +71,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"hosts_where": hosts_where}

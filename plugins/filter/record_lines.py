@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `record_lines`: a host's verification for people."""
+"""The filter `record_lines`: render a host's verification as text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _value:
 
 
 def record_lines(found: object, brief: bool = False) -> list[str]:
-    """The table, or the verdict in one line."""
+    """Return the table, or a one-line verdict (none if all checks passed)."""
     if not isinstance(found, (list, tuple)) or not all(isinstance(one, Mapping) for one in found):
         raise AnsibleFilterError(
             f"record_lines takes a list of records, found {type(found).__name__}: give it what the filter records gave"
@@ -66,5 +66,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"record_lines": record_lines}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `record_suspects`: what to ask a host's logs about."""
+"""The filter `record_suspects`: what to search a host's logs for."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _value:
 
 
 def record_suspects(found: object, result: object, desired: object) -> dict[str, Any]:
-    """What of a host's failed checks its logs may explain."""
+    """Return which failed checks of a host its logs may explain."""
     if not isinstance(found, (list, tuple)) or not isinstance(result, Mapping) or not isinstance(desired, Mapping):
         raise AnsibleFilterError(
             "record_suspects takes a list of records, the result of observe and desired states, found "
@@ -67,5 +67,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"record_suspects": record_suspects}

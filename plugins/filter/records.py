@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `records`: a verification of a host, one record a check."""
+"""The filter `records`: verify a host, with one record per check."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def records(
     history: Mapping[str, Any] | None = None,
     stack: str | None = None,
 ) -> list[core.Record]:
-    """Records of one host, whether or not it could be observed."""
+    """Return the records of one host, whether or not it could be observed."""
     if not isinstance(desired_by_role, Mapping) or not isinstance(result, Mapping):
         raise AnsibleFilterError(
             "records compares a mapping of desired states by role with the result of observe, found "
@@ -96,5 +96,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"records": records}

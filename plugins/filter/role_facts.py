@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `role_facts`: what follows from a role's variables, beside the state that it wants."""
+"""The filter `role_facts`: derive further facts from a role's variables, beside its desired state."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _endpoint(variables: Given, *_: Any) -> dict[str, Any]:
 def _fabric_network(_: Given, observation: Given, *__: Any) -> dict[str, Any]:
     units = observation.get("units") or {}
     asked = [unit for name, unit in units.items() if name.startswith(QOS_INSTANCES)]
-    # systemd knows every instance of a unit whose file is there, whichever port it is for.
+    # systemd reports any instance as loaded while the template unit's file exists, whichever port it is for.
     return {"class_left": not asked or any((unit or {}).get("load") != "not-found" for unit in asked)}
 
 
@@ -105,7 +105,7 @@ def _inference_server(variables: Given, _: Given, desired: Given, *__: Any) -> d
 
 
 def _ray_cluster(variables: Given, *_: Any) -> dict[str, Any]:
-    # The server drives the cluster from the head; on a worker none belongs.
+    # The server runs on the head only; no worker may have one.
     return {"others": _others([RAY_UNIT, *(["firstlight-server.service"] if variables["ray_cluster_is_head"] else [])])}
 
 
@@ -148,7 +148,7 @@ ROLES: dict[str, Callable[[Given, Given, Given, Iterable[Any]], dict[str, Any]]]
 def role_facts(
     variables: object, role: str, observation: object = None, desired: object = None, pending: object = ()
 ) -> dict[str, Any]:
-    """What follows for one role."""
+    """Return the derived facts of one role."""
     parts = (variables, observation or {}, desired or {})
     given = [one for one in parts if isinstance(one, Mapping)]
     if role not in ROLES or len(given) < len(parts) or not isinstance(pending, (list, tuple)):
@@ -167,5 +167,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"role_facts": role_facts}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter `snapshot_records`: what reading the model's files again found, as records of a verification."""
+"""The filter `snapshot_records`: the result of re-reading the model's files, as records of a verification."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _value:
 
 
 def snapshot_records(proof: object, host: object) -> list[dict[str, Any]]:
-    """The record, in a list."""
+    """Return a list with the one record."""
     if not isinstance(proof, Mapping):
         raise AnsibleFilterError(
             f"snapshot_records takes what model_snapshot returned, found {type(proof).__name__}: see the example in "
@@ -57,5 +57,5 @@ class FilterModule:
     """Filters of this file, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """Return the filters by name."""
         return {"snapshot_records": snapshot_records}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory `rack`: racks in a few lines each become hosts with addresses and groups."""
+"""The inventory `rack`: expand short rack descriptions to hosts with addresses and groups."""
 
 from __future__ import annotations
 
@@ -143,17 +143,17 @@ NAMES = tuple(f"{stem}.{ending}" for stem in ("rack", "racks") for ending in ("y
 
 
 class InventoryModule(BaseInventoryPlugin):
-    """Racks as an inventory."""
+    """Inventory of the hosts of racks."""
 
     NAME = "firstlight.cluster.rack"
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file is called as a rack file is; another with this plugin's name in it would be a surprise."""
+        """Return whether the file is named like a rack file; any other name would be unexpected for this plugin."""
         name = Path(path).name
         return bool(super().verify_file(path)) and any(name == one or name.endswith(f".{one}") for one in NAMES)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Read the file, expand it, and tell Ansible."""
+        """Read and expand the file, and add its hosts and groups to the inventory."""
         super().parse(inventory, loader, path, cache)
         document = loader.load_from_file(path, cache="none")
         try:

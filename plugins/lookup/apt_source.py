@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lookup `apt_source`: a source of packages with its public key, read from a file where it names one."""
+"""The lookup `apt_source`: an APT source with its public key, read from a file if it names one."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.openpg
 
 
 class LookupModule(LookupBase):
-    """Sources with keys from files."""
+    """Returns package sources with their keys."""
 
     def run(
         self, terms: list[Mapping[str, Any]], variables: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[dict[str, Any]]:
-        """One source a term."""
+        """Return one source per term."""
         self.set_options(var_options=variables, direct=kwargs)
         return [self._source(term, variables or {}) for term in terms]
 

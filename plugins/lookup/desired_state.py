@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lookup `desired_state`: what a role's variables mean for a host."""
+"""The lookup `desired_state`: the desired state of a host that a role's variables describe."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ _ROLES = Path(__file__).parents[2] / "roles"
 
 
 class LookupModule(LookupBase):
-    """States of roles."""
+    """Returns desired states of roles."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[dict[str, Any]]:
-        """One state a term."""
+        """Return one state per term."""
         self.set_options(var_options=variables, direct=kwargs)
         return [self._state(role, variables or {}, self.get_option("override")) for role in terms]
 
@@ -82,7 +82,7 @@ class LookupModule(LookupBase):
 
 @functools.cache
 def _types(role: str) -> dict[str, str]:
-    """The variables of a role, each with its type. Secrets are no part of a state: they are not even read."""
+    """Return the types of a role's variables, without secrets: these are not part of a state, and never read."""
     specs = yaml.safe_load((_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
     options = specs["argument_specs"]["main"]["options"]
     return {name: option.get("type", "str") for name, option in options.items() if not option.get("no_log")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lookup `group_state`: how the hosts of a run stand together."""
+"""The lookup `group_state`: the combined state of the hosts of a run."""
 
 from __future__ import annotations
 
@@ -162,10 +162,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.group_state imp
 
 
 class LookupModule(LookupBase):
-    """Subjects, each from the facts of all hosts."""
+    """Evaluates subjects from the facts of all hosts."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[dict[str, Any]]:
-        """One state a term."""
+        """Return one state per term."""
         self.set_options(var_options=variables, direct=kwargs)
         unknown = [term for term in terms if term not in SUBJECTS]
         if unknown:

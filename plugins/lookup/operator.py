@@ -43,9 +43,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.operator import
 
 
 class LookupModule(LookupBase):
-    """Whoever runs this."""
+    """Returns the operator and the controller's host name."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
-        """One name."""
+        """Return a list with one name."""
         del terms, variables, kwargs
         return [f"{login_name(os.getuid(), os.environ)} at {socket.gethostname()}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lookup `require_hosts`: the group that a playbook runs on, or an error where nobody would be in it."""
+"""The lookup `require_hosts`: the group that a playbook runs on, or an error if it has no hosts."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ NOTHING_RUNS = ("syntax", "listtasks", "listtags")
 
 
 class LookupModule(LookupBase):
-    """Groups that have hosts."""
+    """Returns groups that have hosts."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
-        """The groups as they were given, or none."""
+        """Return the groups as given, or none if no host has work in the phase."""
         self.set_options(var_options=variables, direct=kwargs)
         if any(context.CLIARGS.get(option) for option in NOTHING_RUNS):
             return terms
@@ -94,7 +94,7 @@ class LookupModule(LookupBase):
 
 @functools.cache
 def _unread(sources: Sequence[str]) -> str:
-    """Why hosts may be missing. Left to its defaults, Ansible warns of an inventory it cannot read, and goes on."""
+    """Return why hosts may be missing. By default, Ansible only warns about an inventory it cannot read."""
     absent = [source for source in sources if "," not in source and not Path(source).exists()]
     if absent:
         return f"Inventory {', '.join(absent)} does not exist; expected a file or a directory: correct -i."
@@ -112,7 +112,7 @@ def _unread(sources: Sequence[str]) -> str:
 
 
 def _empty(terms: Sequence[str], variables: Mapping[str, Any], sources: Sequence[str]) -> str:
-    """Which group has no hosts, and why."""
+    """Return which group has no hosts, and why."""
     groups: Mapping[str, Sequence[str]] = variables.get("groups") or {}
     limit = str(variables.get("ansible_limit") or "")
     for group in terms:
@@ -133,7 +133,7 @@ def _empty(terms: Sequence[str], variables: Mapping[str, Any], sources: Sequence
 
 
 def _limited(members: Sequence[str], groups: Mapping[str, Sequence[str]], limit: str) -> list[str]:
-    """The hosts that are left of the group; patterns are Ansible's to understand."""
+    """Return the hosts of the group that the limit leaves; Ansible itself evaluates the pattern."""
     inventory = manager.InventoryManager(loader=DataLoader(), parse=False)
     for group, hosts in groups.items():
         inventory.add_group(group)

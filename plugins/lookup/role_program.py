@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lookup `role_program`: the program that a role installs on a node, as one file."""
+"""The lookup `role_program`: the program that a role installs on a node, as a single file."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.programs import
 
 
 class LookupModule(LookupBase):
-    """The programs, from this checkout."""
+    """Returns programs built from this checkout."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
-        """One archive for each role."""
+        """Return one base64-encoded archive per role."""
         del variables, kwargs
         unknown = [term for term in terms if term not in PATHS]
         if unknown:
