@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as inline SVG: no script, no file, no font. Pure.
+"""Charts as inline SVG, without scripts, files or fonts. Pure functions.
 
-Series differ by colour, by marker and by dash, so that none is needed alone. Colours are CSS variables with the light
-colours as a fallback: a page may set `--ink`, `--faint`, `--paper` and `--series-1` to `--series-6` for its dark mode.
+Series differ by colour, marker and dash, so that a chart can be read by any one of them. Colours are CSS variables
+with the light theme as fallback: a page may set `--ink`, `--faint`, `--paper` and `--series-1` to `--series-6` for its
+dark mode.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from itertools import pairwise
 WIDTH, HEIGHT = 400, 260
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 40
 ROW = 16
-"""Height of a line of the legend."""
+"""Height of a legend row."""
 COLOURS = ("#1f5fa8", "#a8470f", "#1d7044", "#8a2f86", "#6b5900", "#5a5f66")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "ring")
 LEAST, MOST = 1e-9, 1e15
-"""Figures beyond are no measurement."""
+"""Values outside this range are not drawn."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its points, and with each x the lowest and the highest value, where that is known."""
+    """A line: its points, and optionally the lowest and highest value at each x."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -36,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bar:
-    """A row of a stacked bar chart: its parts in order, each with a name that the rows share."""
+    """A row of a stacked bar chart: its parts in order, with names shared among rows."""
 
     name: str
     parts: Sequence[tuple[str, float]]
@@ -56,7 +57,7 @@ class _Scale:
 
 
 def line_chart(series: Sequence[Series], *, title: str, x_label: str, y_label: str, log_x: bool = False) -> str:
-    """Lines over x; the y axis begins at zero. What is no figure is left out."""
+    """Draw series over x; the y axis starts at zero. Points that are not finite are left out."""
     told = [one for one in map(_finite, series) if one.points]
     if not told:
         return _svg(title, "No figures.", HEIGHT, [_text(WIDTH / 2, HEIGHT / 2, "no figures", anchor="middle")])
@@ -80,7 +81,7 @@ def line_chart(series: Sequence[Series], *, title: str, x_label: str, y_label: s
 
 
 def stacked_bars(bars: Sequence[Bar], *, title: str, unit: str) -> str:
-    """A bar per row, its parts one after the other; the legend numbers the parts as the bars do."""
+    """Draw one stacked bar per row; the legend numbers the parts as the bars do."""
     told = [Bar(bar.name, [(name, value) for name, value in bar.parts if LEAST < value < MOST]) for bar in bars]
     names = list(dict.fromkeys(name for bar in told for name, _ in bar.parts))
     longest = max((sum(value for _, value in bar.parts) for bar in told), default=0)
@@ -216,7 +217,7 @@ def _colour(number: int) -> str:
 
 
 def _ticks(highest: float) -> list[float]:
-    """Round figures from zero to above the highest, four to six of them."""
+    """Return four to six round tick values from zero to the highest value or above."""
     if highest <= LEAST:
         return [0, 1]
     rough = highest / 4

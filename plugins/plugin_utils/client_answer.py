@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is believed of a head that was asked for the keys of its endpoint: it may be a hostile one."""
+"""Validate a head's answer with the keys of its endpoint; the head is not trusted."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.endpoi
 _DO = "expected the keys of endpoint_keys and the certificate that endpoint_certificate made: look who changed the host"
 _BODY = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/\s]+={0,2})")
 _LONGEST = 16 << 10
-"""Characters of a certificate."""
+"""Maximum length of a certificate in characters."""
 
 
 def believed(names: Sequence[str], authority: bool, answer: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    """The keys by name and the authority's certificate: what was asked for, and nothing else.
+    """Return the keys by name and the authority's certificate: only what was asked for.
 
-    Names become paths on the controller and values a header. Raises ValueError, which never says a value.
+    Names become paths on the controller, and values a header. Raises ValueError, which never contains a key's value.
     """
     asked = [key.name for key in read_keys([{"name": name} for name in names], 0)]
     keys, pem = answer.get("keys"), answer.get("authority_pem")
@@ -34,9 +34,9 @@ def believed(names: Sequence[str], authority: bool, answer: Mapping[str, Any]) -
 
 
 def certificate(pem: str) -> str:
-    """The certificate of an authority, written anew from what was read of it: nothing beside it comes along."""
+    """Re-encode the certificate of an authority from its parsed form, so that nothing else comes along."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Python's own decoder reads on behind the padding in some of its versions, and stops there in others.
+    # Whether Python's own decoder reads past the padding depends on its version.
     body = _BODY.match(pem[:_LONGEST].strip())
     try:
         context.load_verify_locations(cadata=base64.b64decode(body[1] if body else ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client of the endpoint needs: address, authority, key, and a command that works as it is shown."""
+"""What a client of the endpoint needs: address, authority, key, and a command to copy."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
 class NoEndpointError(Exception):
-    """The plan has no endpoint, and what to do."""
+    """The plan has no usable endpoint; the message includes the remedy."""
 
 
 @dataclass(frozen=True)
 class ClientFiles:
-    """Where the controller keeps what a client needs, each file for its owner alone."""
+    """Paths of the files a client needs on the controller, each readable only by its owner."""
 
     directory: Path
 
     @property
     def authority(self) -> Path:
-        """The certificate that the endpoint's own is checked by; not there when that is a public one."""
+        """The authority's certificate that verifies the endpoint's; does not exist if that one is public."""
         return self.directory / "ca.crt"
 
     def key(self, name: str) -> Path:
         return self.directory / "keys" / name
 
     def header(self, name: str) -> Path:
-        """The key as the line of a header, for `curl -H @FILE`: it never stands in a command line."""
+        """The file with the key as a header line, for `curl -H @FILE`: a key never appears on a command line."""
         return self.directory / "keys" / f"{name}.header"
 
 
 @dataclass(frozen=True)
 class ClientHelp:
-    """How a cluster is asked."""
+    """How to send requests to a cluster."""
 
     url: str
-    """With /v1 at its end, as OpenAI's clients want it."""
+    """The base URL, ending in /v1 as OpenAI's clients expect."""
     model: str
     key: str
     files: ClientFiles
     own_authority: bool = True
-    """Whether the endpoint's certificate is the cluster's own, which no machine trusts by itself."""
+    """Whether the cluster's own authority issued the certificate; no machine trusts that by default."""
 
     def lines(self) -> list[str]:
-        """What another client needs, without a secret in it; the last line is a command to copy."""
+        """Describe what a client needs, without secrets; the last line is a command to copy."""
         rows = {
             "address": self.url,
             "model": self.model,
@@ -63,7 +63,7 @@ class ClientHelp:
         return [*(f"{name.ljust(10)} {value}" for name, value in rows.items()), "", self.curl()]
 
     def curl(self, question: str = "Say hello.") -> str:
-        """A command line to copy, without a secret in it."""
+        """Return a command line to copy, without secrets."""
         body = {"model": self.model, "messages": [{"role": "user", "content": question}]}
         words = [
             "curl",
@@ -81,7 +81,7 @@ class ClientHelp:
 
 
 def cluster_name(sources: Iterable[str]) -> str:
-    """What a cluster is called on the controller: the directory of its inventory, as Ansible's inventory_dir has it."""
+    """Return the name of a cluster on the controller: its inventory's directory, as in Ansible's inventory_dir."""
     for source in sources:
         if "," not in source:
             path = Path(source).expanduser().resolve()
@@ -90,16 +90,16 @@ def cluster_name(sources: Iterable[str]) -> str:
 
 
 def state_directory(cluster: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Where the controller keeps a cluster's keys."""
+    """Return the directory where the controller keeps a cluster's keys."""
     given = os.environ if environment is None else environment
     base = given.get("XDG_STATE_HOME") or ""
-    # By the standard, a relative path there counts as none.
+    # The XDG specification requires relative paths to be ignored.
     root = Path(base) if base.startswith("/") else Path(given.get("HOME") or Path.home()) / ".local" / "state"
     return root / "firstlight" / cluster
 
 
 def client_files(directory: Path, keys: Mapping[str, str], authority: str) -> dict[Path, str]:
-    """What is written for clients, by path; no authority where the certificate is a public one's."""
+    """Return the client files' contents by path; without an authority if the certificate is a public one."""
     place = ClientFiles(directory)
     written = {place.key(name): f"{value}\n" for name, value in keys.items()}
     written |= {place.header(name): f"Authorization: Bearer {value}\n" for name, value in keys.items()}
@@ -109,9 +109,9 @@ def client_files(directory: Path, keys: Mapping[str, str], authority: str) -> di
 def planned_help(
     roles: Mapping[str, Any], host: str, inventory: Iterable[str], *, model: str = "", key: str = ""
 ) -> ClientHelp:
-    """How to ask the endpoint that is planned for this host, of the cluster of these inventories; raises as `help_of`.
+    """Return how to reach the endpoint planned for this host, in the cluster of these inventories.
 
-    Without a model, the one that is served.
+    Without a model, the served one is used. Raises NoEndpointError as `help_of` does.
     """
     own = roles.get(ROLE) or {}
     given = str(own.get("endpoint_client_directory") or "")
@@ -125,7 +125,10 @@ def planned_help(
 
 
 def help_of(roles: Mapping[str, Any], served_name: str, host: str, directory: Path, key: str = "") -> ClientHelp:
-    """How to ask the endpoint whose role variables these are; `host` is what Ansible calls its machine by."""
+    """Return how to reach the endpoint with these role variables; `host` is its inventory name.
+
+    Raises NoEndpointError if there is no endpoint or no such key.
+    """
     variables = roles.get(ROLE)
     if not variables:
         raise NoEndpointError(
@@ -141,7 +144,7 @@ def help_of(roles: Mapping[str, Any], served_name: str, host: str, directory: Pa
 
 
 def endpoint_url(variables: Mapping[str, Any], host: str) -> str:
-    """The address clients ask; `variables` are those of role endpoint on this host."""
+    """Return the URL for clients; `variables` are those of role endpoint on this host."""
     listen, port = str(variables["endpoint_listen"]), int(variables["endpoint_port"])
     names = [str(name) for name in variables.get("endpoint_names") or []]
     address = listen if listen not in _WILDCARDS else (names or [host])[0]

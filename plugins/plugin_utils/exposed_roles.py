@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of an earlier run still faces others on a host: an endpoint, a page of metrics or a firewall nobody asks for.
+"""Find exposed services of earlier runs that the inventory no longer asks for: endpoint, metrics page or firewall.
 
-Leaving a variable out of an inventory removes nothing. To open a host by a line that was lost would be the worst of all
-surprises, so a run says what is still there, and takes away only what it is told to.
+Leaving a variable out of the inventory removes nothing. A lost line must never open up a host, so a run reports what is
+still there and removes only what it is explicitly asked to.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.firewall.firewa
 
 METRICS_UNIT = "firstlight-metrics.service"
 UNITS: dict[str, str] = {"firewall": FIREWALL_UNIT, "endpoint": ENDPOINT_UNIT, "monitoring": METRICS_UNIT}
-"""The unit that shows that such a role was here."""
+"""The systemd unit that shows that a role was applied."""
 
 
 def leftover_request(role: str) -> dict[str, Any]:
-    """What to look at on a host whose plan has nothing of this role."""
+    """Return what to observe on a host whose plan does not include this role."""
     return {"units": {UNITS[role]: {}}} if role in UNITS else {}
 
 
 def found(observation: Mapping[str, Any]) -> list[str]:
-    """Roles of which something is here, planned or not."""
+    """Return the roles whose unit is present on the host, planned or not."""
     units = observation.get("units") or {}
     return [role for role, unit in UNITS.items() if (units.get(unit) or {}).get("load") == "loaded"]
 
 
 def leftovers(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
-    """Those of them that the plan of this host has not."""
+    """Return the roles present on the host that its plan does not include."""
     roles = plan.get("roles") or {}
     return [role for role in found(observation) if roles and not roles.get(role)]
 
 
 def leaving(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
-    """Those of them that the intent wants gone."""
+    """Return the leftover roles that the intent asks to remove."""
     unwanted = plan.get("unwanted") or ()
     return [role for role in leftovers(plan, observation) if role in unwanted]
 
 
 def leftover_notes(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
-    """A line for each that stays, and how it would go."""
+    """Return a line for each leftover role that stays, with how to remove it."""
     unwanted = plan.get("unwanted") or ()
     return [
         f"the {role} of an earlier run is still here ({UNITS[role]}), and the inventory asks for none on this host: it "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who fetches large files from their source, who shares them, and who takes them from the one that shares."""
+"""Decide which hosts fetch large files from their source, which one shares them, and which receive them from it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 CONNECTIONS = 256
-"""To so many the host that shares gives at the same time; whoever waits longer than a minute counts it as silent."""
+"""Concurrent connections the sharing host serves; a receiver that waits more than a minute takes it for silent."""
 
 
 def fan_out(
     head: str, hosts: Sequence[str], pending: Mapping[str, Sequence[Any]], full: bool = False, shared: bool = True
 ) -> dict[str, Any]:
-    """C(fetches): hosts that go to the source, C(shares): who hands out, C(receives): hosts that take from it,
-    C(streams): files that each of those may take at the same time, so that nobody waits.
+    """Assign the hosts of a run their parts in fetching files.
 
-    One host goes to the source, so that a site's line to the hub carries the model once. Who has everything takes no
-    part. In a run without the head nobody knows what the head has, so that everyone goes to the source, as they do
-    where there is no fabric to share over.
+    C(fetches): hosts that download from the source, C(shares): the host that serves the others, C(receives): hosts that
+    download from it, C(streams): files that each of these may download at a time, so that none of them waits.
+
+    One host downloads from the source, so that the model crosses the site's uplink once. Hosts that have everything
+    take no part. In a run without the head it is unknown what the head has, so every host downloads from the source,
+    as they do without a fabric to share over.
     """
     lacking = [host for host in hosts if full or pending.get(host)]
     if head not in hosts or not shared:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a plan is refused: all that is wrong at once, each with what was found, the rule, and what to change."""
+"""Errors of a plan, collected and reported at once, each with what was found, the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ PlanError = dict[str, str]
 
 
 class PlanErrors:
-    """The errors of a plan, as they are found."""
+    """Collects the errors of a plan."""
 
     def __init__(self) -> None:
         self.found: list[PlanError] = []
 
     def add(self, identifier: str, found: str, rule: str, remedy: str) -> None:
-        """Note an error, once."""
+        """Add an error, unless it is recorded already."""
         error = {"id": identifier, "found": found, "rule": rule, "remedy": remedy}
         if error not in self.found:
             self.found.append(error)
@@ -25,7 +25,7 @@ class PlanErrors:
 
 
 def explain_errors(errors: Iterable[Mapping[str, str]], missing_inputs: Iterable[Mapping[str, str]] = ()) -> str:
-    """All errors as one message for an operator, and what only the operator can supply."""
+    """Return one message with all errors and the inputs that only the operator can supply."""
     listed, missing = list(errors), list(missing_inputs)
     lines: list[str] = []
     if listed:

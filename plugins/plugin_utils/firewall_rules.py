@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may come in to a host: the role's variables, read and checked, and written as rules by the role's templates.
+"""Validate the firewall role's variables and render the nftables rules from the role's templates.
 
-Everything is pure. A set that the kernel would refuse, or that would say something else than was asked for, is refused
-here, in words.
+All functions are pure. Settings that the kernel would reject, or that would mean something other than was asked for,
+are rejected here with a message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "firewall_openings": [],
     "firewall_container_interfaces": ["docker0"],
 }
-"""What the role's defaults say too, for a plan that leaves them out."""
+"""The same as the role's defaults, for a plan that leaves them out."""
 
 PROTOCOLS = ("tcp", "udp")
 OPENING_KEYS = ("name", "protocol", "ports", "from")
@@ -37,11 +37,11 @@ _INTERFACE_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Ports = tuple[tuple[int, int], ...]
-"""First and last of each range."""
+"""First and last port of each range."""
 
 
 class SettingError(ValueError):
-    """A setting that no rules can be made of: what was found, what was expected, and what to do."""
+    """An invalid setting: what was found, what was expected, and the remedy."""
 
     def __init__(self, found: str, expected: str, remedy: str) -> None:
         super().__init__(f"{found}, expected {expected}: {remedy}")
@@ -50,7 +50,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True)
 class Opening:
-    """Ports that these addresses may come to."""
+    """Ports that are open to these addresses."""
 
     name: str
     protocol: str
@@ -60,11 +60,11 @@ class Opening:
 
 @dataclass(frozen=True)
 class Firewall:
-    """Everything that may come in."""
+    """All permitted inbound traffic."""
 
     ssh_ports: Ports
     ssh_from: tuple[Network, ...]
-    """Empty: from anywhere."""
+    """Permitted sources of SSH; empty means anywhere."""
     interfaces: tuple[str, ...]
     peers: tuple[Network, ...]
     openings: tuple[Opening, ...]
@@ -73,7 +73,7 @@ class Firewall:
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 def read_firewall(variables: Mapping[str, Any]) -> Firewall:
-    """The role's variables, checked. Raises SettingError."""
+    """Parse and validate the role's variables. Raises SettingError."""
     settings = {**DEFAULTS, **variables}
     fabric = _mapping(settings["firewall_fabric"] or {}, "firewall_fabric", FABRIC_KEYS)
     ssh_ports = read_ports(settings["firewall_ssh_ports"], "firewall_ssh_ports")
@@ -100,7 +100,7 @@ def read_firewall(variables: Mapping[str, Any]) -> Firewall:
 
 
 def read_opening(value: Any, where: str) -> Opening:
-    """One opening, checked. Raises SettingError."""
+    """Parse and validate one opening. Raises SettingError."""
     given = _mapping(value, where, OPENING_KEYS)
     name = given.get("name")
     if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or set(name) - _NAME_CHARACTERS:
@@ -124,7 +124,7 @@ def read_opening(value: Any, where: str) -> Opening:
 
 
 def read_ports(value: Any, where: str) -> Ports:
-    """Ports and ranges as few ranges that do not touch. Raises SettingError."""
+    """Parse ports and ranges, merging those that overlap or adjoin. Raises SettingError."""
     found = []
     for one in _list(value, where):
         first, dash, last = ("", "", "") if isinstance(one, bool) else str(one).partition("-")
@@ -148,7 +148,7 @@ def read_ports(value: Any, where: str) -> Ports:
 
 
 def read_networks(value: Any, where: str) -> tuple[Network, ...]:
-    """Networks of both families, none inside another. Raises SettingError."""
+    """Parse IPv4 and IPv6 networks, collapsing nested ones. Raises SettingError."""
     return _collapsed(_network(one, where) for one in _list(value, where))
 
 
@@ -168,11 +168,11 @@ def _network(value: Any, where: str) -> Network:
 def _peers(value: Any) -> tuple[Network, ...]:
     peers = tuple(_list(value, "firewall_fabric.peers"))
     if not all(isinstance(one, str) for one in peers):
-        return _peer_networks.__wrapped__(peers)  # refused there, whatever it is
+        return _peer_networks.__wrapped__(peers)  # uncached, as it may be unhashable; raises SettingError
     return _peer_networks(peers)
 
 
-# The same for every host of a plan, and as long as the cluster is large.
+# The list is the same for every host of a plan, and grows with the cluster.
 @functools.lru_cache(maxsize=4)
 def _peer_networks(peers: tuple[Any, ...]) -> tuple[Network, ...]:
     where = "firewall_fabric.peers"
@@ -189,7 +189,7 @@ def _peer_networks(peers: tuple[Any, ...]) -> tuple[Network, ...]:
 
 
 def _collapsed(networks: Iterable[Network]) -> tuple[Network, ...]:
-    """An interval of the kernel's sets must not lie in another one."""
+    """Collapse networks per family: intervals of a kernel set must not overlap."""
     listed = list(networks)
     four = [network for network in listed if isinstance(network, ipaddress.IPv4Network)]
     six = [network for network in listed if isinstance(network, ipaddress.IPv6Network)]
@@ -228,7 +228,7 @@ def _mapping(value: Any, where: str, known: Sequence[str]) -> Mapping[str, Any]:
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 def render_rules(firewall: Firewall) -> str:
-    """The file: it takes the place of the table in one step, and touches no other."""
+    """Render the rules file, which replaces the table atomically and touches no other table."""
     return render(
         "firewall",
         "firewall.nft",
@@ -252,7 +252,7 @@ def render_rules(firewall: Firewall) -> str:
 
 
 def render_service(path: str = RULES_PATH) -> str:
-    """The unit that loads the file at boot."""
+    """Render the systemd unit that loads the rules at boot."""
     return render("firewall", "firewall.service", path=path, table=TABLE)
 
 
@@ -261,7 +261,7 @@ def _port_texts(ports: Ports) -> list[str]:
 
 
 def _sources(networks: Iterable[Network]) -> list[str]:
-    """One match a family; a whole family is no set of addresses."""
+    """Return one match per address family; a prefix of length 0 matches the family instead of a set of addresses."""
     listed, found = list(networks), []
     for version, word, family in ((4, "ip", "ipv4"), (6, "ip6", "ipv6")):
         mine = [network for network in listed if network.version == version]
@@ -272,7 +272,7 @@ def _sources(networks: Iterable[Network]) -> list[str]:
     return found
 
 
-# Every node of the fabric is in the rules of every host.
+# Cached because every node of the fabric appears in the rules of every host.
 @functools.cache
 def _written(network: Network) -> str:
     return str(network.network_address) if network.num_addresses == 1 else str(network)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a group of hosts stands, from the facts that playbooks and roles keep of each of them. Pure."""
+"""Evaluate the state of a group of hosts from the facts that playbooks and roles set for each host. Pure functions."""
 
 from __future__ import annotations
 
@@ -65,24 +65,24 @@ SWITCH_FACTS = {
 
 @dataclass(frozen=True)
 class Run:
-    """What Ansible knows of the hosts of a run."""
+    """What Ansible knows about the hosts of a run."""
 
     hostvars: Mapping[str, Mapping[str, Any]]
     host: str
-    """The host that asks."""
+    """The host for which the state is evaluated."""
     groups: Mapping[str, Sequence[str]]
     playing: Sequence[str]
     """All hosts of the play."""
     answering: Sequence[str]
-    """Those that have not failed."""
+    """Hosts of the play that have neither failed nor become unreachable."""
     checking: bool = False
-    """Whether this is check mode."""
+    """Whether the run is in check mode."""
     own: Mapping[str, Any] = field(default_factory=dict)
-    """What the play itself was given, as by who imports a playbook with `vars`: no host has these variables."""
+    """Variables given to the play itself, such as `vars` of import_playbook, which hostvars do not include."""
 
     @classmethod
     def of(cls, variables: Mapping[str, Any]) -> Run:
-        """The run that a lookup's variables tell of."""
+        """Create the run from a lookup's variables."""
         groups = variables.get("groups") or {}
         return cls(
             hostvars=variables.get("hostvars") or {},
@@ -95,7 +95,7 @@ class Run:
         )
 
     def facts(self, names: Mapping[str, str], hosts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-        """By host, those of these facts that it has, under their short names."""
+        """Return the facts that are set for each host, under their short names."""
         found = {}
         for host in self.groups.get("cluster") or () if hosts is None else hosts:
             variables = self.hostvars[host]
@@ -103,7 +103,7 @@ class Run:
         return found
 
     def answers(self, register: str) -> dict[str, Any]:
-        """What each host of the play answered; one that was not asked has an empty answer."""
+        """Return the registered result of each host of the play; empty for a host that was not asked."""
         return {host: self.hostvars[host].get(register) or {} for host in self.playing}
 
 
@@ -113,7 +113,7 @@ Options = Mapping[str, Any]
 def _compared(run: Run, options: Options) -> dict[str, Any]:
     own = run.hostvars[run.host][options["register"]]
     plan, head = own["plan"], str(own["plan"]["cluster"]["head"])
-    # Secrets must equal the head's. A run limited to other hosts knows nothing of the head, and says so.
+    # Secrets must equal the head's. A run limited to other hosts has no observation of the head, and reports that.
     peers = {head: (run.hostvars[head].get(options["register"]) or {}).get("observation") or {}}
     observation, pending = own["observation"], differences_by_role(own["desired"], own["observation"], peers)
     full = any(_is_true(given.get(ASKS["full"])) for given in (run.own, run.hostvars[run.host]))
@@ -128,7 +128,7 @@ def _compared(run: Run, options: Options) -> dict[str, Any]:
 
 
 def _is_true(value: object) -> bool:
-    """A variable of the operator's may be text, as `-e firstlight_full=true` makes it."""
+    """Return whether an operator's variable is true; `-e firstlight_full=true` makes it a string."""
     return str(value).lower() in ("true", "yes", "on", "1", "y", "t")
 
 
@@ -175,7 +175,7 @@ def _replacement(run: Run, _: Options) -> dict[str, Any]:
 def _removal(run: Run, options: Options) -> dict[str, Any]:
     own, node = run.hostvars[run.host], options["node"]
     present, rest = own["__remove_present"]["plans"], own["__remove_rest"]["plans"]
-    # Of a host that the inventory has no more, hostvars.get() would give something undefined.
+    # hostvars.get() would return an undefined value for a host that is no longer in the inventory.
     known = node in run.hostvars
     gone = run.hostvars[node] if known else {}
     left = (gone.get("__remove_seen") or {}).get("left") or []
@@ -195,7 +195,7 @@ def _require_all_hosts(run: Run, options: Options) -> dict[str, Any]:
     if len(racks) < 2:
         racks = {}
     elif options["phase"]:
-        # Before anything serves, no host of a floor of racks needs another.
+        # With several racks, no host depends on another until serving starts.
         return {"missing": {}, "message": ""}
     missing = missing_by_rack(run.playing, run.answering, racks)
     return {"missing": missing, "message": attendance_message(run.playing, missing, options["phase"])}
@@ -227,7 +227,7 @@ def _weights(run: Run, options: Options) -> dict[str, Any]:
 
 
 def _fan_out(facts: Mapping[str, Mapping[str, Any]], *, full: bool) -> dict[str, Any]:
-    """Who brings the model to the hosts of the run, by the plan of any of them."""
+    """Decide which hosts of the run fetch the model and which share it, by the plan of any of them."""
     pending = {host: (one.get("pending") or {}).get("model_weights") or [] for host, one in facts.items()}
     plan = next(one["plan"] for one in facts.values() if "plan" in one)
     role = plan["roles"].get("model_weights")
@@ -270,10 +270,10 @@ SUBJECTS: dict[str, Callable[[Run, Options], dict[str, Any]]] = {
 
 
 def is_busy(run: Run, phase: str) -> bool | None:
-    """Whether anybody has something to do in a phase of a bring-up; None without any plan.
+    """Return whether any host has work in a phase of a bring-up; None if no host has a plan.
 
-    Nothing is known of the hosts before the first play of a run, nor where plays are only listed. To read a host's plan
-    costs more than all else here, so that a phase of roles goes without.
+    Nothing is known about the hosts before the first play of a run, or when plays are only listed. Reading a host's
+    plan costs more than everything else here, so phases that consist of roles do without.
     """
     hosts = [host for host in run.groups.get("cluster") or () if host in run.playing] if run.hostvars else []
     planned = next((host for host in hosts if "firstlight_plan" in run.hostvars[host]), None)
@@ -293,7 +293,7 @@ def is_busy(run: Run, phase: str) -> bool | None:
 
 
 def _is_given_secret(run: Run, hosts: Sequence[str]) -> bool:
-    """Whether the operator has a secret of his own: whether that is the one in the file, no observation can tell."""
+    """Return whether the operator supplied a secret: an observation cannot show whether it is the one in the file."""
     heads = run.facts(SECRETS, [host for host in run.groups.get("head") or () if host in hosts])
     given = {short: run.own.get(name) for short, name in SECRETS.items()} if heads else {}
     return any(any(one.values()) for one in (given, *heads.values()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets Python keep what it compiled of this collection. Ansible's own finder compiles it anew in every process."""
+"""Cache bytecode of this collection: Ansible's own finder compiles every module again in each process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLUGINS = "ansible_collections.firstlight.cluster.plugins"
 
 
 class KeptBytecode(MetaPathFinder):
-    """Finds this collection's modules as Python finds others."""
+    """Finds this collection's modules with Python's own loaders, which cache bytecode."""
 
     def __init__(self) -> None:
         self.directories: dict[str, FileFinder] = {}
@@ -27,12 +27,12 @@ class KeptBytecode(MetaPathFinder):
             if directory not in self.directories:
                 self.directories[directory] = FileFinder(directory, (SourceFileLoader, SOURCE_SUFFIXES))
             spec = self.directories[directory].find_spec(fullname)
-            if spec is not None and spec.loader is not None:  # a directory without an __init__.py is Ansible's to make
+            if spec is not None and spec.loader is not None:  # leave packages without an __init__.py to Ansible
                 return spec
         return None
 
 
 def keep_bytecode() -> None:
-    """From now on, in this process and in those it forks."""
+    """Install the finder in this process and those forked from it."""
     if not any(isinstance(finder, KeptBytecode) for finder in sys.meta_path):
         sys.meta_path.insert(0, KeptBytecode())

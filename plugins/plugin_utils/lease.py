@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose lease a run may take over, and what it says where it may not."""
+"""Decide whether a run may take over another run's lease."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .operator import Run, is_over
 
 BEAT_SECONDS = 30.0
 STALE_SECONDS = 180.0
-"""Six heartbeats: after that long without one, a run is taken for dead."""
+"""Six heartbeats: a run without one for this long is presumed dead."""
 
 
 class HeldError(Exception):
-    """The lease is somebody else's, in words for the operator."""
+    """Another run holds the lease; the message is for the operator."""
 
 
 def takeover(mine: Run, lease: Mapping[str, Any], age: float | None, break_owner: str) -> str:
-    """Why the lease that is held may be taken over, for people; raises HeldError where it may not."""
+    """Return the reason why the held lease may be taken over; raises HeldError if it may not."""
     owner = str(lease["owner"])
     if break_owner == owner:
         return f"The lease of {_who(lease)} was broken, as asked for"
@@ -44,7 +44,7 @@ def takeover(mine: Run, lease: Mapping[str, Any], age: float | None, break_owner
 
 def _who(lease: Mapping[str, Any]) -> str:
     told = f"{lease['owner']} ({lease['playbook']}, process {lease['pid']}) since {lease['since']}"
-    # It comes from another machine, and goes to a terminal.
+    # The text comes from another machine and is written to a terminal.
     return "".join(one for one in told if one.isprintable())[:300]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comes back to a host after a change that may cut it off, and keeps the change or learns how it was taken back.
+"""Reconnect to a host after a change that may cut it off, and confirm the change or report its rollback.
 
-A change is kept only by a call over a connection that was made after the ports were seen to be right: a connection from
-before proves nothing, because it may be the very one that the change has cut.
+A change is confirmed only over a connection opened after the ports were seen to be as desired: an earlier one proves
+nothing, because it may be the very connection that the change cuts.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.firewall import
 from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.undo_program import UNDO, outcome_words
 
 GRACE = 120
-"""Seconds beyond the host's own limit in which it may still come back: an undo, and a switch that learns again."""
+"""Seconds beyond the host's own limit in which it may still come back: a rollback, and a switch that has to relearn."""
 FIRST_WAIT = 2.0
-"""Seconds until a change is usually in force; a connection made earlier could be cut by it."""
+"""Seconds until a change is usually in effect; it could cut a connection made earlier."""
 PAUSE = 1.0
 
 
 class UnreachableError(Exception):
-    """The host does not answer, or the step was cut off in the middle."""
+    """The host does not answer, or the connection broke during the step."""
 
 
 class Hands(Protocol):
-    """What is done with a host, and with time."""
+    """Access to a host and to the clock."""
 
     def step(self, name: str, change: str) -> dict[str, Any]:
-        """Take a step over a fresh connection; raises UnreachableError. A step that failed says `failed` and `msg`."""
+        """Run a step over a new connection; a failed one returns `failed` and `msg`. Raises UnreachableError."""
 
     def say(self, words: str) -> None:
-        """Tell the operator."""
+        """Show a message to the operator."""
 
     def now(self) -> float:
-        """A clock that only runs forward."""
+        """Return the time of a monotonic clock."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -43,17 +43,17 @@ class Hands(Protocol):
 
 @dataclass(frozen=True)
 class Words:
-    """How a kind of change is spoken of."""
+    """Message texts for one kind of change."""
 
     unit: str
     commands: str
-    """What to look at on the host."""
+    """Commands to inspect the host with."""
     changed: str
     outcome: Callable[[Mapping[str, Any], str], str]
     advice: str
-    """What to do about a change that cut the host off."""
+    """Remedy for a change that cut the host off."""
     failed: str
-    """What is told of a change that the host itself took back."""
+    """Message for a change that the host rolled back without losing contact."""
     first_wait: float
 
 
@@ -82,18 +82,18 @@ FIREWALL = Words(
 
 @dataclass
 class Coming:
-    """One return to a host."""
+    """The return to a host after one change."""
 
     hands: Hands
     change: str
     path: str
     confirm_timeout: int
     lost: str = ""
-    """Why the host could not be reached the last time; empty while it always could."""
+    """Why the host was last unreachable; empty if it never was."""
     words: Words = NETPLAN
 
     def run(self) -> dict[str, Any]:
-        """What to add to the task's result: nothing where the change is kept, else `failed` and `msg`."""
+        """Return what to add to the task's result: nothing if the change was confirmed, else `failed` and `msg`."""
         self.hands.sleep(self.words.first_wait)
         limit = self.confirm_timeout * 2 + GRACE
         deadline = self.hands.now() + limit
@@ -109,7 +109,7 @@ class Coming:
             elif name == "confirm":
                 return {}
             elif found.get("over"):
-                # Nobody has confirmed it, and yet it is not under way any more.
+                # The change is no longer pending, although nobody confirmed it.
                 return {
                     "failed": True,
                     "msg": f"The host does not say what became of the change of {self.path}, which nobody has "
@@ -158,9 +158,9 @@ class Coming:
 def begin(
     ask: Callable[[str], dict[str, Any]], is_over: Callable[[str], bool], hands: Hands, words: Words, limit: float
 ) -> dict[str, Any]:
-    """Start a change. One that another run has under way is waited for: it is taken back only where that run is over.
+    """Start a change, after waiting for a pending change of another run; one whose run has ended is rolled back.
 
-    `ask` takes the first step, with the name of a change whose run is over.
+    `ask` runs the first step; its argument names a change whose run has ended.
     """
     ended, end = "", hands.now() + limit
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who runs Ansible, where, and as which process."""
+"""Identify who runs Ansible, on which machine and in which process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.host import pro
 
 
 def login_name(uid: int, environment: Mapping[str, str]) -> str:
-    """The name of this user; where nobody knows one, the number."""
+    """Return the name of a user (under sudo, of the invoking one), or the number if no name is known."""
     sudo = environment.get("SUDO_USER", "").strip()
     if uid == 0 and sudo:
         return sudo
@@ -32,18 +32,18 @@ class Run:
 
     owner: str
     machine: str
-    """Where a process number means the same: this machine, and in a container this container."""
+    """Identifies the PID namespace: this machine or, in a container, this container."""
     pid: int
     started: str
 
     @property
     def name(self) -> str:
-        """No other run has it."""
+        """Unique name of the run."""
         return f"{self.machine}-{self.pid}-{self.started}"
 
     @classmethod
     def of(cls, pid: int) -> Run:
-        """The run whose main process this is."""
+        """Return the run with this main process."""
         host = socket.gethostname()
         known = [host]
         for place in ("/etc/machine-id", "/proc/self/ns/pid"):
@@ -57,17 +57,17 @@ class Run:
 
 
 def is_over(name: str, here: str) -> bool | None:
-    """Whether a run has ended, by its name; None for one that is not of this machine."""
+    """Return whether the named run has ended; None if it belongs to another machine."""
     machine, _, process = name.rpartition("-")[0].rpartition("-")
     if machine != here or not process.isdecimal():
         return None
     started = name.rpartition("-")[2]
-    # Not every system tells when a process was started.
+    # Not every system provides the start time of a process.
     return process_started(int(process)) != started if started else not exists(int(process))
 
 
 def exists(pid: int) -> bool:
-    """Whether there is a process of this number."""
+    """Return whether a process with this PID exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the roles accept: their defaults and the names of all their variables, read from the roles themselves.
+"""Read the interfaces of the roles: their defaults and all their variables, from the roles' own files.
 
-The plan starts from these, so that a default stands in one place, and a misspelt role variable can be named.
+The plan starts from these, so that each default is defined once and a misspelt role variable can be reported.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ TRUTH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("fa
 
 @dataclass(frozen=True)
 class RoleInterface:
-    """A role's plain defaults, and every variable it knows."""
+    """A role's plain (untemplated) defaults and all its variables."""
 
     defaults: dict[str, Any] = field(default_factory=dict)
     variables: frozenset[str] = frozenset()
     options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What its argument specification says of each variable: type, choices and the rest."""
+    """The argument specification of each variable: type, choices and so on."""
 
     def read(self, name: str, value: Any) -> Any:
-        """A value as the role reads it."""
+        """Convert a value to the type of the role's variable."""
         return converted(str(self.options.get(name, {}).get("type")), value)
 
 
 def converted(kind: str, value: Any) -> Any:
-    """A value as Ansible converts it when a role starts: `-e x=1` is always text."""
+    """Convert a value as Ansible does when a role starts: `-e x=1` always gives a string."""
     if kind == "bool" and type(value) is int and value in (0, 1):
         return bool(value)
     if not isinstance(value, str):
@@ -47,7 +47,7 @@ def converted(kind: str, value: Any) -> Any:
 
 
 def load_roles(directory: str | Path, names: Iterable[str]) -> dict[str, RoleInterface]:
-    """The interface of each named role under `directory`; a role that is not there has an empty one."""
+    """Return the interface of each named role under `directory`; empty for a role that does not exist."""
     return {name: _load_role(Path(directory) / name) for name in names}
 
 
@@ -64,7 +64,7 @@ def _load_role(role: Path) -> RoleInterface:
 
 
 def _is_template(value: object) -> bool:
-    """Whether a default is only known once Ansible has templated it; the plan leaves those to the role."""
+    """Return whether a default needs templating by Ansible; the plan leaves those to the role."""
     if isinstance(value, dict):
         return any(_is_template(one) for one in value.values())
     if isinstance(value, list):

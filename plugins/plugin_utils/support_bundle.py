@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A support bundle: what the tools of many hosts printed, one directory a host, and a manifest that says what is what.
+"""Support bundles: the output of diagnostic tools on many hosts, one directory per host, with a manifest.
 
-Whatever a host hands in is written down as text and under a name that can only lie in its own directory: a host that is
-to be looked at may be a broken or a hostile one.
+Whatever a host returns is written as text, under a name that cannot leave the host's own directory: a host under
+diagnosis may be broken or hostile.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.text im
 FORMAT = 1
 MANIFEST = "manifest.json"
 LARGEST = 8 << 20
-"""Characters of a text that are kept; no tool that works prints as many."""
+"""Maximum characters kept of one output; no working tool prints as much."""
 _KEPT, _ALL_OF_A_HOST = 200, 64 << 20
-"""Files, and characters, that are taken from one host."""
+"""Maximum number of files, and of characters, accepted from one host."""
 _LINE = 2_000
-"""Characters of a command or a reason."""
+"""Maximum length of a command or a reason."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal would act on that shows the file."""
+"""Control characters that a terminal showing the file would act on."""
 _ALWAYS_TOLD = "nvidia-smi"
-"""The tool without which nothing is known of a GPU: that it is not installed is a finding, not an absence."""
+"""A tool that is reported even if it is not installed: without it nothing is known about a GPU."""
 
 
 class SupportBundleError(Exception):
-    """A support bundle that cannot be made; the message is shown as it is."""
+    """A support bundle cannot be created; the message is shown as is."""
 
 
 @dataclass
 class HostPart:
-    """What was collected of one host."""
+    """What was collected from one host."""
 
     label: str
-    """Its directory, and its name in the manifest."""
+    """Name of its directory and of its entry in the manifest."""
     about: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
 
 
 def labels(hosts: Iterable[str], *, anonymous: bool = False) -> dict[str, str]:
-    """Each host's name in the support bundle: its own, as far as a directory can have it, or host1, host2 and so on."""
+    """Return each host's label in the bundle: its own name made safe for a directory, or host1, host2 and so on."""
     found: dict[str, str] = {}
     for number, host in enumerate(hosts, start=1):
         own = f"host{number}" if anonymous else safe_name(host)
-        # One directory cannot be of two hosts, nor be the manifest.
+        # Labels must be unique and must not clash with the manifest.
         taken = {MANIFEST, *found.values()}
         others = (f"{own}-{further}" for further in itertools.count(number))
         found[host] = own if own not in taken else next(label for label in others if label not in taken)
@@ -61,7 +61,7 @@ def labels(hosts: Iterable[str], *, anonymous: bool = False) -> dict[str, str]:
 
 
 def request(name: str, plan: Mapping[str, Any] | None, hardware: str | None) -> dict[str, Any]:
-    """What to ask a host for, and what is known about it. Without a plan only what every host can be asked."""
+    """Return what to collect from a host and what is known about it; without a plan, only what applies to any host."""
     known = plan or {}
     host = known.get("host") or {}
     roles = known.get("roles") or {}
@@ -69,7 +69,7 @@ def request(name: str, plan: Mapping[str, Any] | None, hardware: str | None) -> 
     ray = bool(roles.get("ray_cluster"))
     port = server.get("inference_server_port") if host.get("is_head") else None
     ports = [str(one["port"]) for one in host.get("fabric") or () if one.get("port")]
-    # A diagnostic is a test of its own, which nobody wants run by a look at a host.
+    # dcgm-diag is an active test, which collecting output must not start.
     runs = {"ray-status": ray, "vllm-metrics": bool(port), "dcgm-diag": False}
     return {
         "name": name,
@@ -84,9 +84,9 @@ def request(name: str, plan: Mapping[str, Any] | None, hardware: str | None) -> 
 def host_part(
     label: str, asked: Mapping[str, Any], answer: Mapping[str, Any] | None, hide: Callable[[str], str] = str
 ) -> HostPart:
-    """The files of one host and its entry in the manifest, from what the module `gpu_info` handed in.
+    """Build the files of one host and its manifest entry from the result of module `gpu_info`.
 
-    That was gone through on the host. `hide` does the same for what Ansible says of a host that handed in nothing.
+    The module redacted its output on the host. `hide` redacts Ansible's message about a host that returned nothing.
     """
     about = {"hardware": asked.get("hardware"), "driver": asked.get("driver")}
     part = HostPart(label, {key: str(value) if value else None for key, value in about.items()})
@@ -118,7 +118,7 @@ def host_part(
 
 
 def _why(answer: Mapping[str, Any] | None) -> str:
-    """Why a host handed in nothing: one line, from Ansible or the module."""
+    """Return one line, from Ansible or the module, on why a host returned nothing."""
     told = answer or {}
     line = _line(told.get("msg"))[:300]
     if told.get("unreachable"):
@@ -127,7 +127,7 @@ def _why(answer: Mapping[str, Any] | None) -> str:
 
 
 def _text(one: Mapping[str, Any]) -> tuple[str, str]:
-    """An answer as a capture, with the command before and the status after it; or why it is none."""
+    """Render one output as a capture between its command and exit status, or return why there is none."""
     text, problem, rc = str(one.get("text") or "")[: LARGEST + 1], _line(one.get("problem")), _number(one.get("rc"))
     command = _line(one.get("command"))
     absent = rc == RC_NOT_FOUND and problem and not command.startswith(_ALWAYS_TOLD)
@@ -143,7 +143,7 @@ def _line(value: Any) -> str:
 
 
 def _kind(name: str, one: Mapping[str, Any]) -> str | None:
-    """As what it is read. The name alone tells it of an older host: nvlink-errors is read as nvlink."""
+    """Return the kind of an output; older hosts do not give it, so derive it from the name (nvlink-errors: nvlink)."""
     told = str(one.get("kind") or "")
     if told in KINDS:
         return told
@@ -155,7 +155,7 @@ def _number(value: Any) -> int | float | None:
 
 
 def safe_name(name: object) -> str:
-    """A name for a file that lies where it is put: no separators, not hidden, not endless."""
+    """Make a safe file name: no separators, not hidden, of limited length."""
     return re.sub(r"[^A-Za-z0-9_.@+-]", "_", str(name)).lstrip(".-")[:100] or "_"
 
 
@@ -163,7 +163,7 @@ def safe_name(name: object) -> str:
 
 
 def check_directory(directory: str) -> None:
-    """Refuses a directory that has something in it: two support bundles in one would be evaluated as one."""
+    """Reject a directory that is not empty: two bundles in one would be evaluated as one."""
     try:
         taken = os.listdir(directory)
     except FileNotFoundError:
@@ -186,7 +186,7 @@ def check_directory(directory: str) -> None:
 
 
 def write(directory: str, parts: Sequence[HostPart], made: str) -> None:
-    """Write everything down, for nobody but who runs this. The manifest comes last: with it the bundle is whole.
+    """Write the bundle, readable only by the current user. The manifest comes last and marks it as complete.
 
     Raises OSError.
     """
@@ -205,14 +205,14 @@ def write(directory: str, parts: Sequence[HostPart], made: str) -> None:
 
 
 def _write_file(path: str, text: str) -> None:
-    # A new file, never one that somebody has put there meanwhile.
+    # O_EXCL: never write to a file that someone has put there in the meantime.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as stream:
         stream.write(text)
 
 
 def report(directory: str, parts: Sequence[HostPart]) -> list[str]:
-    """What a person is told at the end."""
+    """Return the closing summary for the operator."""
     there = [part for part in parts if part.files]
     lines = [f"{part.label}: {part.about['error']}" for part in parts if part.about.get("error")]
     kept = sum(len(part.files) for part in there)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders the templates of this collection's roles, on the controller, into the bytes that plan, role and verify share.
+"""Render the templates of this collection's roles on the controller, so that plan, role and verify share the bytes.
 
-A template has loops and simple conditions; what to decide is decided in Python, which hands over a flat mapping.
+Templates contain loops and simple conditions only; Python makes the decisions and passes a flat mapping.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.systemd import 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLES = Path(__file__).absolute().parents[2] / "roles"
-"""Not resolved, so that links and an installed copy look alike."""
+"""Symlinks are not resolved, so that linked and installed copies behave alike."""
 
 
 def render(role: str, name: str, **values: Any) -> str:
-    """The file that `roles/<role>/templates/<name>.j2` makes of these values. Raises ValueError for a forged one."""
+    """Render `roles/<role>/templates/<name>.j2`. Raises ValueError for a value that would inject another line."""
     return _environment().get_template(f"{role}/templates/{name}.j2").render(values)
 
 
 @functools.cache
 def _environment() -> Environment:
-    """Made on first use, as templates are compiled on theirs."""
+    """Create the environment on first use."""
     environment = Environment(
         loader=FileSystemLoader(ROLES),
         undefined=StrictUndefined,
@@ -40,12 +40,12 @@ def _environment() -> Environment:
 
 
 def _one_line(value: Any) -> Any:
-    """Whatever a template writes stays in its line: what follows an end of a line would be a setting of its own."""
+    """Reject values with line breaks: text after one would become a setting of its own."""
     if isinstance(value, str) and any(end in value.replace(" \\\n", "") for end in "\n\r\x00"):
         raise ValueError(f"{value[:80]!r} has an end of a line in it, expected one line: take it out")
     return value
 
 
 def _setting(text: str) -> str:
-    """Quoted as systemd reads it outside of commands, where a dollar sign is a dollar sign."""
+    """Quote for systemd settings other than commands, where a dollar sign is literal."""
     return quote(text).replace("$$", "$")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A verification of all hosts out of what each said: what playbooks/verify.yml does with tasks and filters. Pure.
+"""Verify all hosts from their observations, as playbooks/verify.yml does with tasks and filters. Pure functions.
 
-Both compare with the same functions of `core`, so that they cannot disagree; here is what the playbook says in YAML.
+Both use the comparison functions of `core`, so they cannot disagree; this module mirrors the playbook's YAML.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.host_plan 
 
 Plan = Mapping[str, Any]
 Result = Mapping[str, Any]
-"""What module observe returns: `observation`, or `msg` where the host could not be looked at."""
+"""The result of module observe: `observation`, or `msg` if the host could not be observed."""
 
 _ASKS_FOR_MORE = (
     "firstlight_full",
@@ -27,24 +27,24 @@ _ASKS_FOR_MORE = (
     "ray_cluster_token",
     "inference_server_api_key",
 )
-"""Variables that have a role run where nothing differs, and secrets, which are compared where they are written."""
+"""Variables that make a role run without differences, and secrets, which are compared where they are written."""
 
 
 def fabric_of(plan: Plan, observation: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The variables of role fabric_network, with the ports that were found."""
+    """Return the variables of role fabric_network, with the ports that were found."""
     refined = plan if observation is None else resolved(plan, observation)["plan"]
     found: Mapping[str, Any] = refined["roles"]["fabric_network"]
     return found
 
 
 def has_fabric(plan: Plan) -> bool:
-    """Whether there are paths to test."""
+    """Return whether there are fabric paths to test."""
     fabric = plan["roles"]["fabric_network"]
     return bool(fabric["fabric_network_peers"]) and fabric["fabric_network_state"] == "present"
 
 
 def connectivity_arguments(host: str, fabric: Mapping[str, Any], run: str) -> dict[str, Any] | None:
-    """What the host is asked of its paths, without their throughput; None where there is nothing to ask."""
+    """Return the arguments of a host's connectivity test without throughput; None if it has no peers."""
     peers = _found(fabric["fabric_network_peers"])
     if not peers:
         return None
@@ -55,12 +55,15 @@ def connectivity_arguments(host: str, fabric: Mapping[str, Any], run: str) -> di
         "ports": _found(fabric["fabric_network_ports"]),
         "peers": peers,
         "rdma": bool(fabric["fabric_network_rdma"]),
-        "settle": 0,  # nothing was touched just now, so that nothing has to settle
+        "settle": 0,  # nothing was changed just now
     }
 
 
 def evaluated_fabric(fabrics: Mapping[str, Mapping[str, Any]], reports: Mapping[str, Result | None]) -> dict[str, Any]:
-    """The fabric by what all hosts saw. `reports`: `report` or `msg` by host; None of those that were not asked."""
+    """Evaluate the fabric from the reports of all hosts.
+
+    `reports` maps a host to its result with `report` or `msg`, or to None if it was not asked.
+    """
     first, fabric = next(iter(fabrics.items()))
     parts = {
         host: {
@@ -75,21 +78,21 @@ def evaluated_fabric(fabrics: Mapping[str, Mapping[str, Any]], reports: Mapping[
 
 
 def requested(plan: Plan, roles: Collection[str] = ()) -> dict[str, Any]:
-    """What module observe is asked for, by role; of all of them unless some are named."""
+    """Return what to request from module observe, by role; for all roles unless some are named."""
     return {role: state for role, state in plan["observe"].items() if not roles or role in roles}
 
 
 def resolved(plan: Plan, observation: Mapping[str, Any], roles: Collection[str] = ()) -> dict[str, Any]:
-    """The `plan` of the host that was observed, and the states `desired` of it, by role."""
+    """Return the observed host's resolved `plan` and its `desired` states by role."""
     refined, states = plan, plan["desired"]
-    if plan.get("host"):  # whoever verifies a few states has no host's plan around them
+    if plan.get("host"):  # a verification of a few states has no host plan
         refined = host_plan(plan, observation)
         states = host_desired(refined, observation)
     return {"plan": refined, "desired": {role: state for role, state in states.items() if not roles or role in roles}}
 
 
 def wanted(plan: Plan, observation: Mapping[str, Any], roles: Collection[str] = ()) -> dict[str, Any]:
-    """The states that are wanted of the host that was observed, by role; of all of them unless some are named."""
+    """Return the observed host's desired states by role; for all roles unless some are named."""
     desired: dict[str, Any] = resolved(plan, observation, roles)["desired"]
     return desired
 
@@ -102,7 +105,7 @@ def host_records(
     history: Mapping[str, Any] | None = None,
     roles: Collection[str] = (),
 ) -> list[core.Record]:
-    """Every check of one host; `peers` has the head's observation, which secrets must equal."""
+    """Return the records of all checks of one host; `peers` has the head's observation, which secrets must equal."""
     seen = result.get("observation")
     if seen is None:
         return core.silent(host, str(result.get("msg") or ""))
@@ -110,13 +113,13 @@ def host_records(
 
 
 def suspects(plan: Plan, result: Result, found: Iterable[core.Record], roles: Collection[str] = ()) -> dict[str, Any]:
-    """What to ask the host's logs about; empty when there is nothing."""
+    """Return what to search the host's logs for; empty if there is nothing."""
     seen = result.get("observation")
     return {} if seen is None else core.suspects(found, seen, core.driver_package(wanted(plan, seen, roles)))
 
 
 def topology_lines(result: Result) -> list[str]:
-    """How the GPUs of a host are joined, where that is known."""
+    """Return the table of a host's GPU topology, if it is known."""
     health = (result.get("observation") or {}).get("gpu_health") or {}
     return list(table_lines(health["topology"], list(health.get("checks") or ()))) if health.get("topology") else []
 
@@ -125,7 +128,10 @@ def topology_lines(result: Result) -> list[str]:
 
 
 def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
-    """What site.yml does on this host although nothing differs, because no observation tells it; empty without such."""
+    """Return the reasons why site.yml must run on this host even without differences; empty if there are none.
+
+    An observation cannot show any of these.
+    """
     roles = plan["roles"]
     server = roles.get("inference_server") or {}
     asked = {
@@ -139,13 +145,13 @@ def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
 
 
 def roles_to_do(plan: Plan, observation: Mapping[str, Any]) -> list[str]:
-    """What else than a difference has site.yml act, or refuse, on the host that was observed."""
+    """Return what makes site.yml act or refuse on the observed host, other than a difference."""
     refined = resolved(plan, observation)["plan"]
     return [*refined["errors"], *(f"{role} of an earlier run is to be taken away" for role in refined["leaving"])]
 
 
 def completion_questions(plan: Plan) -> list[dict[str, Any]]:
-    """What the head is asked, as options of module chat_completion: the gate of role inference_server."""
+    """Return the head's test requests as options of module chat_completion: the gate of role inference_server."""
     role = plan["roles"].get("inference_server")
     if role is None:
         return []

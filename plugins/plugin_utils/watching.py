@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a job on a host for its result, and says meanwhile how far it is."""
+"""Poll a job on a host for its result and report its progress."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.transfer import progress_words
 
 SLICE = 4.0
-"""Seconds a call waits for the end before it says how far the job is."""
+"""Seconds a call waits for the job to end before it returns the progress."""
 
 LOST = 180.0
-"""Seconds a host may be out of reach before the job is given up; on the host it goes on."""
+"""Seconds a host may be unreachable before we give up; the job continues on the host."""
 
 
 def watch(
@@ -22,9 +22,9 @@ def watch(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any] | None:
-    """The job's result; None when the host stayed out of reach.
+    """Return the job's result; None if the host stayed unreachable.
 
-    `ask` runs the module with these arguments beside its own, and gives None when the host is out of reach.
+    `ask` runs the module with these additional arguments, and returns None if the host is unreachable.
     """
     found = ask({"wait": SLICE})
     while found is not None and found.get("unfinished"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of this collection as a zip archive that Python runs (zipapp), on a host that has nothing of this project.
+"""Pack parts of this collection into a zipapp, which runs on a host without anything else of this project.
 
-The standard library's `zipapp` packs a directory with the times of its files. Here the same modules always give the
-same bytes, on every controller: their digest is in the plan.
+The standard library's `zipapp` includes the modification times of files. Here the same modules always give the same
+bytes on every controller, because their digest is part of the plan.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ansible_collections.firstlight.cluster import plugins
 COLLECTION = plugins.__name__.rpartition(".")[0]
 ROOT = Path(plugins.__path__[0]).parent
 _IMPORT = re.compile(r"^[ \t]*from +(\.*)([\w.]*) +import +(\([^)]*\)|[^\n#]*)", re.MULTILINE)
-"""How a module names another one. A syntax tree of each would say the same, and take most of a short run's time."""
+"""Matches import statements. Parsing each module's AST gives the same, but takes most of a short run's time."""
 _COMMENT = re.compile(r"#.*")
 
 
 def zipapp(contents: Mapping[str, bytes], *, compressed: bool = False) -> bytes:
-    """The archive of these files. What must be the same everywhere is not compressed: not every zlib gives the same."""
+    """Build an archive of these files. Leave it uncompressed if it must be reproducible: zlib versions differ."""
     packed = io.BytesIO()
     method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with zipfile.ZipFile(packed, "w") as archive:
@@ -33,22 +33,22 @@ def zipapp(contents: Mapping[str, bytes], *, compressed: bool = False) -> bytes:
 
 
 def sources(modules: Iterable[str]) -> dict[str, bytes]:
-    """The files of these modules and of all that they import, as an archive has them."""
+    """Return the files of these modules and everything they import, by path in the archive."""
     files = closure(modules).items()
     return {archive_path(name, path, ".py"): path.read_bytes() if path else b"" for name, path in files}
 
 
 def archive_path(name: str, path: Path | None, suffix: str) -> str:
-    """Where a module is in an archive. A package without a file gets an empty one: zipimport knows no others."""
+    """Return a module's path in an archive. Namespace packages get an empty file: zipimport needs one."""
     package = path is None or path.name == "__init__.py"
     return name.replace(".", "/") + ("/__init__" if package else "") + suffix
 
 
 def closure(modules: Iterable[str]) -> dict[str, Path | None]:
-    """By full name and in their order, the file of each of these modules and of what they import of the collection.
+    """Return the files of these modules and of all they import from the collection, sorted by full name.
 
-    None stands for a package without a file. Nothing is imported here.
-    Raises ValueError for a module that is not there.
+    None stands for a package without an __init__.py. Nothing is imported.
+    Raises ValueError for a module that does not exist.
     """
     parents = COLLECTION.split(".")
     found: dict[str, Path | None] = {".".join(parents[:depth]): None for depth in range(1, len(parents) + 1)}
@@ -80,7 +80,7 @@ def _place(name: str) -> Path:
 
 
 def _imported(text: str, package: str) -> Iterator[str]:
-    """The modules of this collection that a module of a package imports."""
+    """Yield the modules of this collection that a module of a package imports."""
     for dots, module, names in _IMPORT.findall(text):
         parts = package.split(".")
         base = ".".join([*parts[: len(parts) - len(dots) + 1], *filter(None, [module])]) if dots else module

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which host asks, through what, and with which command line of the engine's own benchmark client."""
+"""Choose the host that sends a benchmark's requests, and build the command line of the engine's benchmark client."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _TARGETS = {"ttft_ms": "ttft", "tpot_ms": "tpot", "e2e_ms": "e2el"}
 
 @dataclass(frozen=True)
 class Client:
-    """Who asks, and whom."""
+    """The host that sends requests, and where to."""
 
     host: str
     through: str
     on_head: bool
     url: str
-    """Without /v1."""
+    """The base URL, without /v1."""
 
     def shown(self) -> dict[str, Any]:
-        """Its part of a result document."""
+        """Return the client's part of a result document."""
         return {"host": self.host, "through": self.through, "on_head": self.on_head}
 
 
 @dataclass(frozen=True)
 class Served:
-    """The server, as its client has to know it."""
+    """What the benchmark client needs to know about the server."""
 
     engine: str
     model: str
-    """The name it is served under."""
+    """The served model name."""
     tokenizer: str
     """Where the client finds the model's tokenizer."""
     program: str
-    """The engine's command, or the Python that has the engine's package."""
+    """The engine's command, or the Python interpreter with the engine's package."""
 
 
 def choose_client(
@@ -52,10 +52,10 @@ def choose_client(
     reached: Mapping[str, str],
     through: str = "",
 ) -> Client:
-    """A host that is not the head, through the endpoint, where there is one; else the head, at its server.
+    """Choose a host other than the head, through the endpoint, if there is one; else the head, at its server.
 
-    `reached` has of each host that was asked why it does not reach the endpoint, or nothing. `through` is what the
-    operator wants. Raises WorkloadError where that is not possible.
+    `reached` maps each host that was asked to why it cannot reach the endpoint, empty if it can. `through` is the
+    operator's choice. Raises WorkloadError if that is not possible.
     """
     if through == SERVER or not (endpoint_url or through):
         return Client(head, SERVER, True, server_url)
@@ -64,7 +64,7 @@ def choose_client(
             "this cluster has no endpoint to measure through: set firstlight_endpoint (docs/endpoint.md), or measure "
             "--through server"
         )
-    # The last one: of several hosts the first ones are those that others are given work on by habit.
+    # Prefer the last host: the first ones usually get other work too.
     order = [*(name for name in reversed(hosts) if name != head), head]
     able = [name for name in order if reached.get(name) == ""]
     if able and (able[0] != head or through == ENDPOINT):
@@ -76,7 +76,7 @@ def choose_client(
 
 
 def client_argv(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:
-    """The engine's own client; `place` is the directory in which it finds its prompts and leaves its figures."""
+    """Return the command line of the engine's own client; `place` is the directory of its prompts and results."""
     if served.engine == "vllm":
         return _vllm(served, client, workload, point, seed, place)
     if served.engine == "sglang":
@@ -85,14 +85,14 @@ def client_argv(served: Served, client: Client, workload: Workload, point: Point
 
 
 def _vllm(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:
-    """`vllm bench serve`, with flags that 0.26 to 0.32 have alike."""
+    """Return the arguments of `vllm bench serve`, with flags that are the same in 0.26 to 0.32."""
     is_random = workload.prompts == RANDOM
     targets = [f"{_TARGETS[name]}:{value:g}" for name, value in (workload.targets or {}).items() if value is not None]
     return [
         served.program,
         "bench",
         "serve",
-        # A prompt of tokens keeps its length; what people said is put into the model's chat template by the server.
+        # Completions keep the length of a token prompt; for conversations the server applies the chat template.
         f"--backend={'openai' if is_random else 'openai-chat'}",
         f"--base-url={client.url}",
         f"--endpoint={'/v1/completions' if is_random else '/v1/chat/completions'}",
@@ -127,7 +127,7 @@ def _vllm(served: Served, client: Client, workload: Workload, point: Point, seed
 
 
 def _sglang(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:
-    """`sglang.benchmark.serving`; its percentiles and goodput are made from what it says of each request."""
+    """Return the arguments of `sglang.benchmark.serving`; percentiles and goodput come from its per-request details."""
     is_random = workload.prompts == RANDOM
     if workload.prefix:
         raise WorkloadError(
@@ -144,7 +144,7 @@ def _sglang(served: Served, client: Client, workload: Workload, point: Point, se
         f"--served-model-name={served.model}",
         f"--tokenizer={served.tokenizer}",
         *(
-            # "random" would fetch a file of conversations from the hub; these prompts are drawn from the vocabulary.
+            # "random" would download a file of conversations; "random-ids" draws prompts from the vocabulary.
             [
                 "--dataset-name=random-ids",
                 f"--random-input-len={workload.input}",

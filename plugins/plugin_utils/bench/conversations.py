@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversations from a file of the operator's, in the one format that the clients of all engines read."""
+"""Read the operator's file of conversations, and write the one format that the clients of all engines read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.bench.workloads
 
 LARGEST = 1 << 30
 MORE = 2
-"""How many times as many conversations as requests are handed over: the clients leave out what is too short or long."""
+"""Conversations per request that are passed to a client, as clients skip those that are too short or too long."""
 
 
 def read_conversations(text: str, path: str) -> list[tuple[str, str]]:
-    """Pairs of a prompt and its answer, from ShareGPT's format or from lines of JSON. Raises WorkloadError."""
+    """Parse pairs of prompt and answer from ShareGPT's format or JSON lines. Raises WorkloadError."""
     found = [pair for entry in _entries(text, path) if (pair := _pair(entry))]
     if not found:
         raise WorkloadError(
@@ -52,9 +52,9 @@ def _pair(entry: Any) -> tuple[str, str] | None:
 
 
 def prompts_for(conversations: list[tuple[str, str]], requests: int, seed: int) -> str:
-    """As many as a run needs, in an order of its own. Raises WorkloadError where there are too few.
+    """Sample as many conversations as a run needs, in random order. Raises WorkloadError if there are too few.
 
-    A client that has too few asks the same again, which the server has in its cache by then.
+    A client with too few would repeat prompts, which the server has cached by then.
     """
     if len(conversations) < requests:
         raise WorkloadError(

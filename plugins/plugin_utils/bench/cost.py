@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether to own a machine or to rent it, as arithmetic that is shown line by line (docs/cost.md). Pure.
+"""Compare owning a machine with renting, as arithmetic that is shown step by step (docs/cost.md). Pure functions.
 
-Owning costs its price at once and its power every month. Renting costs its hours, or its tokens, and nothing else. Both
-serve the same tokens: those of the hours in which the machine is busy.
+Owning costs the price up front and power every month. Renting costs hours, or tokens, and nothing else. Both serve the
+same tokens: those of the hours in which the machine is busy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ERRORS = {
 }
 
 HOURS = 730.0
-"""Of a month: 8760 hours in 12."""
+"""Hours of a month: 8760 / 12."""
 
 OPTIONS: Mapping[str, tuple[str, Range]] = {
     "price": ("--price", LIMITS["host"]),
@@ -41,7 +41,7 @@ OPTIONS: Mapping[str, tuple[str, Range]] = {
     "gpu_hour": ("--rent-per-gpu-hour", LIMITS["gpu_hour"]),
     "api": ("--api-price-per-million", Range(above=0, most=1e6)),
 }
-"""What can be given: the option, and what it can be."""
+"""Inputs with their option and valid range."""
 
 CAVEATS = (
     "Power is counted as under load in all hours, rent only for those in which it is busy.",
@@ -51,26 +51,26 @@ CAVEATS = (
 
 @dataclass(frozen=True)
 class Case:
-    """What is counted with, each with where it is from."""
+    """The inputs of the calculation, each with its source."""
 
     speed: Given
-    """Output tokens/s while it is busy."""
+    """Output tokens/s while busy."""
     gpus: int
     price: Given
     power: Given
-    """Watts of all hosts under load."""
+    """Power of all hosts under load, in watts."""
     kwh: Given
     pue: Given
     months: Given
     utilisation: Given
     gpu_hour: Given | None = None
     api: Given | None = None
-    """Of a service, per million output tokens."""
+    """Price of a hosted service per million output tokens."""
     currency: str = "USD"
 
 
 def check_options(values: Mapping[str, float | None], errors: PlanErrors) -> None:
-    """Refuse what no bill can have."""
+    """Add an error for each option outside its valid range."""
     for name, (option, limits) in OPTIONS.items():
         value = values.get(name)
         if value is not None and value not in limits:
@@ -89,7 +89,7 @@ def case_of(
     currency: str,
     errors: PlanErrors,
 ) -> Case | None:
-    """What to count with: what was given, else what the catalog has; None where neither says enough."""
+    """Build the case from the given values, else from the catalog; None, with errors, if something is missing."""
     listed, name = list(prices), str(hardware["name"])
 
     def known(what: str) -> Given | None:
@@ -124,7 +124,7 @@ def _hosts(hosts: int, each: float) -> str:
 
 
 def _power(hardware: Mapping[str, Any], gpus: int, whole: Given | None) -> Given | None:
-    """Watts of all hosts: what the profile says of one, else of its GPUs and what the rest of a host adds."""
+    """Return the power of all hosts: from the profile's host figure, else from its GPUs and the rest of a host."""
     hosts = -(-gpus // hardware["gpus"])
     told, limit = hardware.get("host_power_w") or {}, hardware.get("power_limit_w")
     profile = f"hardware {hardware['name']}"
@@ -141,7 +141,7 @@ def _power(hardware: Mapping[str, Any], gpus: int, whole: Given | None) -> Given
 
 
 class _Sheet:
-    """The steps as they are computed. A formula names what is known by then; its numbers follow from that."""
+    """Collects the steps as they are computed. A formula names earlier values, from which its numbers are filled in."""
 
     def __init__(self, currency: str, known: Mapping[str, float]) -> None:
         self.currency, self.known, self.lines = currency, dict(known), list[dict[str, Any]]()
@@ -155,7 +155,7 @@ class _Sheet:
         return value
 
     def instead(self, name: str, month: float) -> dict[str, Any]:
-        """What is paid instead of owning, `month` every month, and how long until owning has cost less."""
+        """Return an alternative that costs `month` every month, with the months until owning has cost less."""
         known = self.known
         million = month / known["tokens per month"]
         self.line(f"{name}, per million tokens", million, f"{name}, per month / tokens per month")
@@ -168,7 +168,7 @@ class _Sheet:
 
 
 def cost(case: Case) -> dict[str, Any]:
-    """The document: what a month costs either way, what a million tokens cost, when owning pays, and every step."""
+    """Compute the document: monthly cost of each option, cost per million tokens, break-even, and every step."""
     speed, busy, price = case.speed.value, case.utilisation.value, case.price.value
     watts, pue, kwh, span = case.power.value, case.pue.value, case.kwh.value, case.months.value
     told = {"tokens/s": speed, "utilisation": busy, "watts": watts, "PUE": pue, "price of a kWh": kwh, "price": price}
@@ -258,19 +258,19 @@ def _assumed(case: Case) -> list[dict[str, Any]]:
 
 
 def number(value: float) -> str:
-    """With the digits that a bill needs."""
+    """Format a number with as many digits as a bill needs."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def line_text(line: Mapping[str, Any]) -> str:
-    """One step: formula = numbers = result."""
+    """Render one step: formula = numbers = result."""
     return f"{line['formula']} = {line['numbers']} = {number(line['value'])} {line['unit']}".rstrip()
 
 
 def measured_speed(
     document: object, *, model: str, hardware: str, gpus: int, streams: int | None, errors: PlanErrors
 ) -> Given | None:
-    """Tokens/s of the fastest point of a benchmark, or of its fastest with so many streams."""
+    """Return the tokens/s of the fastest point of a benchmark, optionally only at this number of streams."""
     found = document if isinstance(document, Mapping) else {}
     if found.get("format") != 1 or not isinstance(found.get("workloads"), list):
         errors.add(
@@ -308,7 +308,7 @@ def measured_speed(
 
 
 def _points(workloads: Iterable[Any]) -> Iterable[tuple[tuple[str, int | None, float | None], float]]:
-    """Every point that has a speed, by its workload, streams and rate."""
+    """Yield the speed of every point that has one, by workload, streams and rate."""
     for workload in (one for one in workloads if isinstance(one, Mapping)):
         for point in (one for one in workload.get("points") or () if isinstance(one, Mapping)):
             summary, streams, rate = point.get("summary"), point.get("streams"), point.get("rate")

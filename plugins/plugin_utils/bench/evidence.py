@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a cluster may be slower than its plan: what was seen, the likeliest first. Nothing is told that nobody saw."""
+"""Observed reasons why a cluster may be slower than its plan, likeliest first. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ SLOWING = (
     "nvlink.speed",
     "topo.pairs",
 )
-"""Checks of GPUs that cost speed where they fail, the likeliest first."""
+"""GPU checks whose failure costs speed, likeliest first."""
 MUCH = 0.25
-"""Share of a step in all-reduces above which the paths between the GPUs are worth a look."""
+"""Share of all-reduces in a step above which the paths between the GPUs are worth checking."""
 
 Host = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The plans of the hosts, and what a look at each gave, as the module `observe` tells it."""
+    """The plans of the hosts and their observations, as module `observe` returns them."""
 
     plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     observations: Mapping[str, Any] = field(default_factory=dict)
-    """A host that was not looked at, or did not answer, is not in it."""
+    """Observations by host; without hosts that were not observed or did not answer."""
     rails: int | None = None
-    """How many ports of a host add up to its bandwidth, by the hardware's profile."""
+    """How many ports make up a host's bandwidth, according to the hardware profile."""
 
     def hosts(self) -> Iterator[Host]:
         for name, plan in self.plans.items():
@@ -50,9 +50,9 @@ class Evidence:
 
 
 def look_at(document: Mapping[str, Any], evidence: Evidence | None, share: float | None) -> list[str]:
-    """What to look at first and what to do, at the end what is not known.
+    """Return what to check first and what to do, and finally what is not known.
 
-    `share` is the part of a step that all-reduces take by the estimate.
+    `share` is the estimated share of all-reduces in a step.
     """
     seen = evidence or Evidence()
     unknown: list[str] = []
@@ -71,7 +71,7 @@ def look_at(document: Mapping[str, Any], evidence: Evidence | None, share: float
 def _ports(
     plan: Mapping[str, Any], looked: Mapping[str, Any] | None
 ) -> list[tuple[str, Mapping[str, Any], Problem | None]]:
-    """For each rail of a host the port that it is on, what that shows, and what is wrong with it; or not known."""
+    """Return the port of each rail with its observed state and problem, if any; empty if the ports are unknown."""
     ports = (looked or {}).get("fabric")
     if not isinstance(ports, Mapping):
         return []
@@ -81,7 +81,7 @@ def _ports(
             name, problem = find_port(str(ipaddress.ip_interface(entry["address"]).network), entry, ports)
             found.append((name or "", ports.get(name or "") or {}, problem))
     except (AttributeError, LookupError, TypeError, ValueError):
-        return []  # a host that answers what `observe` never says
+        return []  # the host returned something that `observe` never does
     return found
 
 
@@ -90,7 +90,7 @@ def _has_fabric(seen: Evidence) -> bool:
 
 
 def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
-    """Links below the planned speed, one line a host and speed."""
+    """Yield links below the planned speed, one line per host and speed."""
     if not _has_fabric(seen):
         if not seen.plans:
             unknown.append("the speed of the links between the hosts, as no host was looked at")
@@ -98,7 +98,7 @@ def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
     blind: list[str] = []
     for host, plan, looked in seen.hosts():
         wanted = int((plan.get("fabric") or {}).get("speed_mbit") or 0)
-        # Of a link that is down, some drivers tell the speed that it had.
+        # Some drivers report the previous speed of a link that is down, so use only ports without a problem.
         ports = _ports(plan, looked)
         found = {name: link_speed(port) for name, port, problem in ports if problem is None}
         if not ports or not wanted or None in found.values():
@@ -118,7 +118,7 @@ def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
 
 
 def _rails(seen: Evidence) -> Iterator[str]:
-    """Rails that carry nothing, and ports that the plan does not use."""
+    """Yield rails that cannot carry traffic, and ports that the plan does not use."""
     if not _has_fabric(seen):
         return
     for host, plan, looked in seen.hosts():
@@ -132,7 +132,7 @@ def _rails(seen: Evidence) -> Iterator[str]:
 
 
 def _gpus(seen: Evidence, unknown: list[str]) -> Iterator[str]:
-    """GPUs that are held down, have less power than planned, or lost lanes."""
+    """Yield GPUs that are throttled, have a lower power limit than planned, or lost PCIe lanes or NVLinks."""
     blind: list[str] = []
     failed: dict[str, list[str]] = {name: [] for name in SLOWING}
     for host, _, looked in seen.hosts():
@@ -165,7 +165,7 @@ def _numbers(runs: Iterable[Mapping[str, Any]], key: str) -> list[float]:
 
 
 def _cache(document: Mapping[str, Any], unknown: list[str]) -> Iterator[str]:
-    """A cache that was full: requests waited for room, or lost theirs and were computed again."""
+    """Yield a full KV cache: requests waited for space, or were preempted and computed again."""
     runs = list(_runs(document))
     lost, full = _numbers(runs, "preemptions"), _numbers(runs, "kv_cache_used")
     smaller = "lower max_model_len or max_num_seqs, use an FP8 KV cache, or send fewer streams"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan expects of one point of a benchmark. The one place where a verdict asks the estimate (docs/advice.md)."""
+"""What a plan expects of one point of a benchmark: the one place where a verdict uses the estimate (docs/advice.md)."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.advice.p
 )
 
 ENDS = 0.9
-"""Of the rate that is sent, what a run shows at least where a server keeps up: it ends with the last answer."""
+"""Least share of the request rate that a run shows if the server keeps up, as a run lasts until the last answer."""
 
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Served:
-    """What is served, as the estimate takes it: a model on `replicas` groups of GPUs."""
+    """The served model as input of the estimate: on `replicas` groups of GPUs."""
 
     load: ModelLoad
     hardware: Mapping[str, Any]
     tensor_parallel: int
     replicas: int
     hosts: int
-    """Over which one replica is spread."""
+    """Hosts that one replica spans."""
     rails: int | None = None
     rdma: bool | None = None
     speculation: Speculation | None = None
     most: Callable[[int], int] = field(default=lambda _: 1, compare=False)
-    """Requests of this many tokens that one replica serves at once."""
+    """Maps a request size in tokens to how many such requests one replica serves concurrently."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The range of each metric, from the slowest to the fastest that the estimate's own error leaves open."""
+    """The expected range of each metric, given the error of the estimate."""
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     communication_share: float | None = None
-    """Of a step of decode."""
+    """Share of communication in a decode step."""
     why: str = ""
     """Why nothing is expected."""
 
@@ -53,7 +53,7 @@ class Expected:
 def expected(
     served: Served | None, workload: Mapping[str, Any], *, streams: int | None = None, rate: float | None = None
 ) -> Expected:
-    """What to expect of `streams` requests at a time, or of `rate` requests a second."""
+    """Return what to expect of `streams` concurrent requests, or of `rate` requests per second."""
     prompt, output = workload.get("input"), workload.get("output")
     if served is None:
         return Expected(why="the plan has no estimate for this model")
@@ -83,7 +83,7 @@ def _closed(served: Served, prompt: int, output: int, streams: int, most: int) -
     step = 1e3 / whole.decode.tokens_per_s_per_stream
     ranges = {
         "output_tokens_per_s": (rate * LOW, rate * HIGH),
-        # Prompts of others come between the tokens of a batch, and not between those of one request.
+        # In a batch, other requests' prefill delays the tokens; a single request has no such delay.
         "tpot_ms.50": (step / HIGH, (whole.tpot_seconds * 1e3 if batch > 1 else step) / LOW),
     }
     if batch == 1 and streams <= used:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the figures of a benchmark count: catalog/rules/benchmark.yml."""
+"""Limits beyond which the figures of a benchmark do not count (catalog/rules/benchmark.yml)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_fi
 
 @lru_cache(maxsize=1)
 def limits() -> Mapping[str, float]:
-    """By name, the share above which figures do not count."""
+    """Load the limits: by name, the share above which figures do not count."""
     document: Mapping[str, float] = load_yaml(BUILT_IN / "rules" / "benchmark.yml")
     return document
 
 
 def uncounted(run: Mapping[str, Any]) -> str | None:
-    """Why a run with figures does not count; None where it does."""
+    """Return why the figures of a run do not count; None if they do."""
     most, load = limits(), run.get("client_load") or 0.0
     if run["failed"] > most["failed"] * run["requests"]:
         kinds = ", ".join(f"{kind}: {count}" for kind, count in run["failures"].items())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which measurements a benchmark is made of, in which order, and how long the rest of them will take."""
+"""The measurements of a benchmark, their order, and how long the remaining ones will take."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text i
 
 LEAST_WARMUPS = 4
 LEAST_REQUESTS = 10
-"""Of an open loop; P99 of fewer requests is the slowest of them."""
+"""Minimum requests of an open loop; with fewer, P99 is just the slowest one."""
 LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement: a workload at a number of streams or at a rate, for the first, second or a later time."""
+    """One measurement: a workload at a number of streams or at a request rate, in one of its repeats."""
 
     workload: str
     streams: int | None
@@ -29,33 +29,33 @@ class Point:
     requests: int
     warmups: int
     cost: float
-    """What it takes in comparison with the others: tokens that each stream waits for, or seconds of an open loop."""
+    """Relative duration: tokens that each stream waits for, or seconds of an open loop."""
 
     @property
     def key(self) -> tuple[str, int | None, float | None]:
-        """Which figures it belongs to."""
+        """Identifies the figures that this run contributes to."""
         return self.workload, self.streams, self.rate
 
     @property
     def words(self) -> str:
-        """For whoever watches."""
+        """Text for the progress display."""
         return f"{self.workload} at {at_words(self.streams, self.rate)}, run {self.repeat} of {self.repeats}"
 
     @property
     def place(self) -> tuple[str, int | None, float | None, int]:
-        """Which run of which figures it is."""
+        """Identifies the run among all repeats."""
         return (*self.key, self.repeat)
 
 
 def at_words(streams: int | None, rate: float | None) -> str:
-    """The load of a point."""
+    """Describe the load of a point."""
     if rate is not None:
         return f"{rate:g} requests/s"
     return f"{streams} stream{'' if streams == 1 else 's'}"
 
 
 def points_of(workloads: Iterable[Workload]) -> list[Point]:
-    """Every measurement. All points once before any of them again: a run that is cut off has measured each."""
+    """Return every measurement, all points once before any repeat, so that an interrupted benchmark covers each."""
     found: list[Point] = []
     for workload in workloads:
         loads: list[tuple[int | None, float | None]] = [(streams, None) for streams in workload.streams]
@@ -77,13 +77,13 @@ def _point(workload: Workload, streams: int | None, rate: float | None, repeat: 
 
 
 def remaining(points: Sequence[Point], document: Mapping[str, Any]) -> list[Point]:
-    """The points of which a document has no figures yet. Runs with a problem are made again."""
+    """Return the points without figures in the document. Runs with a problem are repeated."""
     done = _counts(document, counting=True)
     return [point for point in points if point.repeat > done.get(point.key, 0)]
 
 
 def is_over(points: Sequence[Point], document: Mapping[str, Any]) -> bool:
-    """Whether all of these were measured, also where the figures do not count."""
+    """Return whether all points were measured, even if their figures do not count."""
     done = _counts(document, counting=False)
     return all(point.repeat <= done.get(point.key, 0) for point in points)
 
@@ -99,7 +99,7 @@ def _counts(document: Mapping[str, Any], *, counting: bool) -> dict[tuple[str, i
 
 
 def new_seed(draw: Callable[[int], int], used: Iterable[int]) -> int:
-    """A seed that no run of this benchmark had: the same one would find its prompts in the server's cache."""
+    """Draw a seed unused in this benchmark: with a repeated one, the server would have the prompts cached."""
     taken = set(used)
     while (seed := draw(LARGEST_SEED)) in taken:
         pass
@@ -107,7 +107,7 @@ def new_seed(draw: Callable[[int], int], used: Iterable[int]) -> int:
 
 
 def left_words(document: Mapping[str, Any], points: Sequence[Point], position: int) -> str:
-    """How far a benchmark is before the point at this position, by the runs that its document has."""
+    """Describe the progress before the point at this position, with the time left estimated from recorded runs."""
     told = f"{position + 1} of {len(points)}"
     measured = {
         (workload["name"], point["streams"], point["rate"], number): run["seconds"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document of a benchmark: what names the configuration, every run, and the figures of each point.
+"""The result document of a benchmark: the configuration, every run, and the figures of each point.
 
-It is written after every run, so that the document of a benchmark that was cut off says what is still to be measured.
+It is written after every run, so that an interrupted benchmark's document shows what remains to be measured.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DIRECTORY = "bench"
 _SCALARS = (*RATES, "goodput_requests_per_s", "prefix_hit_rate", "client_load")
 _COUNTS = ("seconds", "requests", "completed", "failed")
 _SPREAD = {"output_tokens_per_s": None, "ttft_ms": "50", "tpot_ms": "50"}
-"""What is compared between runs, and by which percentile of it."""
+"""Metrics whose spread between runs is computed, with the percentile used."""
 
 Document = dict[str, Any]
 
 
 def configuration_of(plans: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything that names what is measured, from the plans of all hosts."""
+    """Return everything that identifies the measured configuration, from the plans of all hosts."""
     cluster = next(iter(plans.values()))["cluster"]
     head = plans[cluster["head"]]
     roles = head["roles"]
@@ -70,7 +70,7 @@ def new_document(
     client: Mapping[str, Any],
     workloads: Iterable[Workload],
 ) -> Document:
-    """A document without figures."""
+    """Create a document without figures."""
     return {
         "format": FORMAT,
         "cluster": cluster,
@@ -90,7 +90,7 @@ def _points(workload: Workload) -> list[Document]:
 
 
 def same_benchmark(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both measure the same of the same server in the same way, so that one can go on with the other's runs."""
+    """Return whether two documents measure the same server in the same way, so that one can resume the other."""
     keys = ("format", "cluster", "configuration", "client")
     return all(one.get(key) == other.get(key) for key in keys) and _asked(one) == _asked(other)
 
@@ -103,7 +103,7 @@ def _asked(document: Mapping[str, Any]) -> Any:
 
 
 def without_problems(document: Document) -> Document:
-    """The document of a benchmark that goes on: what did not count is measured again."""
+    """Remove runs that do not count from a resumed document, so that they are repeated."""
     for workload in document["workloads"]:
         for point in workload["points"]:
             point["runs"] = [run for run in point["runs"] if run["problem"] is None]
@@ -111,12 +111,12 @@ def without_problems(document: Document) -> Document:
 
 
 def seeds_of(document: Mapping[str, Any]) -> set[int]:
-    """The seeds of its runs."""
+    """Return the seeds of all runs."""
     return {run["seed"] for workload in document["workloads"] for point in workload["points"] for run in point["runs"]}
 
 
 def add_run(document: Document, point: Point, run: Mapping[str, Any]) -> Document:
-    """Put a run into the document, and make the figures of its point anew."""
+    """Add a run to the document, and recompute the summary of its point."""
     for workload in document["workloads"]:
         for found in workload["points"]:
             if (workload["name"], found["streams"], found["rate"]) == point.key:
@@ -126,7 +126,7 @@ def add_run(document: Document, point: Point, run: Mapping[str, Any]) -> Documen
 
 
 def summary_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The median of every figure over the runs that count, and how far these lie apart; None where none counts."""
+    """Return the median of every figure over the runs that count, and their spread; None if no run counts."""
     counting = [run for run in runs if run["problem"] is None]
     if not counting:
         return None
@@ -154,12 +154,12 @@ def _spread(values: Sequence[Any]) -> float | None:
 
 
 def is_complete(document: Mapping[str, Any]) -> bool:
-    """Whether every point has figures."""
+    """Return whether every point has figures."""
     return all(point["summary"] for workload in document["workloads"] for point in workload["points"])
 
 
 def problems_of(document: Mapping[str, Any]) -> list[str]:
-    """The runs that do not count, and why."""
+    """Return the runs that do not count, with the reason."""
     return [
         f"{workload['name']} at {at_words(point['streams'], point['rate'])}: {run['problem']}"
         for workload in document["workloads"]
@@ -173,7 +173,7 @@ HEADINGS = ("workload", "at", "tok/s", "±", "req/s", "TTFT p50/p95/p99 ms", "TP
 
 
 def rows_of(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The figures as rows of a table, below HEADINGS."""
+    """Return the figures as table rows below HEADINGS."""
     return [
         (workload["name"], at_words(point["streams"], point["rate"]), *_cells(point["summary"]))
         for workload in document["workloads"]
@@ -200,7 +200,7 @@ def _times(times: Mapping[str, Any] | None, parts: Sequence[str]) -> str:
 
 
 def _said(value: float | None) -> str:
-    """Three digits that count; nobody needs more of a measurement."""
+    """Format a measurement with three significant digits."""
     if value is None:
         return "-"
     digits = 0 if value >= 100 or value == 0 else max(0, 2 - math.floor(math.log10(value)))
@@ -212,14 +212,14 @@ def _share(value: float | None) -> str:
 
 
 def table_lines(document: Mapping[str, Any]) -> list[str]:
-    """The figures for a terminal or a log."""
+    """Render the figures as a table for a terminal or a log."""
     rows = [HEADINGS, *rows_of(document)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def unfinished(directory: Path) -> list[Document]:
-    """The documents of benchmarks that were cut off, the newest first; what cannot be read is none of them."""
+    """Return the documents of unfinished benchmarks, newest first; unreadable files are skipped."""
     found = []
     for path in sorted(directory.glob("*.json"), reverse=True):
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How throughput grows with the GPUs of a layout, what it costs, and how that compares with what others reach. Pure.
+"""Analyse how throughput scales with GPUs, what it costs, and how it compares with published figures. Pure functions.
 
 The layouts of one model are measured with the same load: tensor parallel 1, 2, 4 and 8 as far as the GPUs go, or tensor
-against pipeline parallel on as many hosts.
+versus pipeline parallelism on the same number of hosts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Layout = dict[str, Any]
 
 
 def layout_words(layout: Mapping[str, Any]) -> str:
-    """TP 4, PP 4, or TP 2 x PP 2."""
+    """Name a layout: TP 4, PP 4, or TP 2 x PP 2."""
     parts = {"TP": layout["tensor_parallel"], "PP": layout["pipeline_parallel"]}
     return " x ".join(f"{name} {size}" for name, size in parts.items() if size > 1) or "TP 1"
 
@@ -37,10 +37,10 @@ def layout_words(layout: Mapping[str, Any]) -> str:
 def analyse(
     document: Mapping[str, Any], prices: Mapping[str, Any], envelopes: Sequence[Envelope] = ()
 ) -> dict[str, Any]:
-    """What the layouts of a document come to.
+    """Analyse the layouts of a document.
 
-    `prices` has what a GPU costs an hour (`gpu_hour`, None where nobody says) and its `currency`; `envelopes` are those
-    of the catalog.
+    `prices` has the price of a GPU hour (`gpu_hour`, None if unknown) and its `currency`; `envelopes` are those of the
+    catalog.
     """
     found = [_measured(one, prices.get("gpu_hour")) for one in document["layouts"]]
     known = [one for one in found if one["tokens_per_s"]]
@@ -91,7 +91,7 @@ def _best(known: Sequence[Layout], by: str) -> str | None:
 def _comparisons(
     layout: Layout, others: Sequence[Layout], document: Mapping[str, Any], envelopes: Sequence[Envelope]
 ) -> Iterator[dict[str, Any]]:
-    """What others reach with such a layout, beside what it reached."""
+    """Compare a layout's measurements with published figures for such a layout."""
     configuration, workload = document.get("configuration") or {}, document["workload"]
     if _piped(layout):
         return
@@ -115,7 +115,7 @@ def _comparisons(
 
 
 def _compared(envelope: Envelope, measured: float | None, spread: float) -> str:
-    """Beyond its range by more than the runs differ."""
+    """Return the verdict; a value counts as outside the range only by more than the spread of the runs."""
     if measured is None:
         return NOT_MEASURED
     low, high = envelope["low"], envelope["high"]
@@ -142,7 +142,7 @@ def _figure(layout: Layout, others: Sequence[Layout], envelope: Envelope) -> flo
 
 
 def _verdict(comparisons: Sequence[Mapping[str, Any]]) -> str:
-    """The worst of them."""
+    """Return the worst verdict."""
     told = {one["verdict"] for one in comparisons}
     return next((one for one in (WORSE, NOT_MEASURED, WITHIN, BETTER) if one in told), UNPUBLISHED)
 
@@ -151,7 +151,7 @@ HEADINGS = ("layout", "GPUs", "tok/s", "per GPU", "speedup", "efficiency", "comm
 
 
 def rows(analysis: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The layouts as rows of a table, below HEADINGS."""
+    """Return the layouts as table rows below HEADINGS."""
     return [_row(one, analysis["currency"]) for one in analysis["layouts"]]
 
 
@@ -173,7 +173,7 @@ def _row(layout: Layout, currency: str | None) -> tuple[str, ...]:
 
 
 def _lines(analysis: Mapping[str, Any]) -> Iterator[str]:
-    """All of it for people: the table, then what it says."""
+    """Render the analysis as text: the table, then the conclusions."""
     table = [HEADINGS, *rows(analysis)]
     widths = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
     for row in table:
@@ -202,7 +202,7 @@ def _told(line: Mapping[str, Any]) -> str:
 
 
 def _same_gpus(layouts: Sequence[Layout]) -> Iterator[str]:
-    """Tensor against pipeline parallel on as many GPUs."""
+    """Compare tensor with pipeline parallelism on the same number of GPUs."""
     for gpus in sorted({one["gpus"] for one in layouts if _piped(one) and one["tokens_per_s"]}):
         equal = [one for one in layouts if one["gpus"] == gpus and one["tokens_per_s"]]
         best, *rest = sorted(equal, key=lambda one: -one["tokens_per_s"])
@@ -216,7 +216,7 @@ def _piped(layout: Mapping[str, Any]) -> bool:
 
 
 def plot(analysis: Mapping[str, Any]) -> str:
-    """Tokens/s over GPUs as an inline SVG, beside what they would be if every GPU added as much as the first."""
+    """Plot tokens/s over GPUs as inline SVG, beside proportional scaling from the reference layout."""
     known = [one for one in analysis["layouts"] if one["tokens_per_s"]]
     series = [
         Series(name, sorted((float(one["gpus"]), one["tokens_per_s"]) for one in known if _piped(one) is piped))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the GPUs' time goes into communication, from the traces that an engine's profiler has written.
+"""Measure the share of GPU time spent on communication, from the traces of an engine's profiler.
 
-Engines use PyTorch's profiler, which writes a file for each rank in the trace event format: an object with the list
-`traceEvents`, or that list alone. A GPU's kernel is an event of category `kernel` with its start `ts` and duration
-`dur` in microseconds. Files are read piece by piece: a trace of hundreds of megabytes holds few kernels.
+Engines use PyTorch's profiler, which writes a file per rank in the trace event format: an object with the list
+`traceEvents`, or just that list. A GPU kernel is an event of category `kernel` with its start `ts` and duration `dur`
+in microseconds. Files are read in pieces: a trace of hundreds of megabytes contains few kernels.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ _COMMUNICATION = re.compile(
     r"nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|one_?shot|two_?shot|multimem|sendrecv",
     re.IGNORECASE,
 )
-"""NCCL's own (ncclDevKernel_AllReduce_...), vLLM's and SGLang's (cross_device_reduce_1stage), FlashInfer's and
-TensorRT-LLM's (allreduce_fusion_kernel_oneshot_lamport), PyTorch's symmetric memory (multimem_all_reduce_kernel)."""
+"""Communication kernels of NCCL (ncclDevKernel_AllReduce_...), vLLM and SGLang (cross_device_reduce_1stage),
+FlashInfer and TensorRT-LLM (allreduce_fusion_kernel_oneshot_lamport), and PyTorch's symmetric memory
+(multimem_all_reduce_kernel)."""
 _LIST = re.compile(r'^\s*\[|"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 _PIECE = 1 << 20
 _LONGEST = 1 << 26
-"""Characters that one event, or what comes before the first, may have."""
+"""Maximum length of one event, or of the text before the first, in characters."""
 
 Spans = list[tuple[float, float]]
 
 
 class TraceError(ValueError):
-    """A trace that cannot be used, with what to do."""
+    """A trace cannot be used; the message includes the remedy."""
 
 
 def communication_share(path: str | Path) -> float:
-    """The part of the GPUs' busy time in which nothing but communication ran: of a trace, or the median of a directory.
+    """Return the share of GPU busy time with only communication: of a trace, or the median over a directory.
 
-    A kernel that waits for the slowest rank counts as communication, as it does for who waits.
+    A kernel that waits for the slowest rank counts as communication, as it is for the rank that waits.
     """
     place = Path(path)
     files = sorted(one for one in place.rglob("*.json*") if one.is_file()) if place.is_dir() else [place]
@@ -54,7 +55,7 @@ def communication_share(path: str | Path) -> float:
 
 
 def _share(file: Path) -> float | None:
-    """None where no GPU took part, as in the trace of an API server."""
+    """Return the share of one trace; None if it has no GPU kernels, as that of an API server."""
     kernels: dict[Any, tuple[Spans, Spans]] = {}
     try:
         with _opened(file) as stream:
@@ -78,7 +79,7 @@ def _opened(file: Path) -> IO[str]:
 
 
 def _span(event: Any) -> tuple[float, float] | None:
-    """When a kernel began and ended."""
+    """Return start and end of a kernel event; None for any other event."""
     if not isinstance(event, dict) or event.get("ph") != "X" or event.get("cat") != KERNEL:
         return None
     start, length = event.get("ts"), event.get("dur")
@@ -88,7 +89,7 @@ def _span(event: Any) -> tuple[float, float] | None:
 
 
 def _covered(spans: Spans) -> float:
-    """Microseconds in which at least one of them ran."""
+    """Return the length of the union of the spans in microseconds."""
     total, reached = 0.0, float("-inf")
     for start, end in sorted(spans):
         if end > reached:
@@ -98,7 +99,7 @@ def _covered(spans: Spans) -> float:
 
 
 def _events(stream: IO[str], file: Path) -> Iterator[Any]:
-    """The events, one after the other."""
+    """Yield the events one by one."""
     read = json.JSONDecoder().raw_decode
     text = ""
     found = None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark beside its plan and beside what others reach: pass, slow, or not measured. Pure.
+"""Compare a benchmark with its plan and with published figures: pass, slow, or not measured. Pure functions.
 
-Slow is what misses its range by more than its runs differ. What cannot be believed, because the cache was warm or
-because no run counts, is not measured, whatever its figures say.
+A point is slow if it misses its range by more than its runs differ. Figures that cannot be trusted, because the cache
+was warm or no run counts, are not measured, whatever their values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENVELOPE = "envelope"
 ESTIMATE = "the plan's estimate"
 
 Expect = Callable[[Mapping[str, Any], int | None, float | None], Expected]
-"""What the plan expects of a workload with so many streams, or at a rate."""
+"""Returns what the plan expects of a workload at a number of streams or at a request rate."""
 Line = dict[str, Any]
 
 
@@ -32,7 +32,7 @@ def evaluate(
     envelopes: Sequence[Envelope] = (),
     evidence: Evidence | None = None,
 ) -> dict[str, Any]:
-    """The verdict of a result document: every comparison, what they come to, and where to look first."""
+    """Evaluate a result document: every comparison, the overall verdict, and what to check first."""
     lines: list[Line] = []
     shares: list[float] = []
     for workload in document["workloads"]:
@@ -48,9 +48,9 @@ def evaluate(
 
 
 def verdict_of(lines: Iterable[Line], workload: str | None = None) -> str:
-    """What comparisons come to, all or those of one workload: slow if any is, pass if every one is.
+    """Combine comparisons, all or those of one workload: slow if any is slow, pass if all pass, else not measured.
 
-    A point that was measured and has nothing to be compared with counts for nothing, unless there are no others.
+    A measured point without anything to compare it with is ignored, unless there are no others.
     """
     listed = [one for one in lines if workload is None or one["workload"] == workload]
     told = {one["verdict"] for one in listed if one["of"] is not None or one["measured"] is None}
@@ -58,7 +58,7 @@ def verdict_of(lines: Iterable[Line], workload: str | None = None) -> str:
 
 
 def gate_lines(verdict: Mapping[str, Any], gate: Sequence[str]) -> list[str]:
-    """Why the workloads that gate do not pass, and what to look at; nothing where they all do."""
+    """Return why gating workloads do not pass, and what to check; empty if they all pass."""
     bad = [name for name in gate if verdict_of(verdict["lines"], name) != PASS]
     told = []
     for name in bad:
@@ -68,12 +68,12 @@ def gate_lines(verdict: Mapping[str, Any], gate: Sequence[str]) -> list[str]:
 
 
 def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
-    """All of it for people, one comparison a line."""
+    """Render the verdict as text, one comparison per line."""
     return [verdict["verdict"].upper(), *(line_text(one) for one in verdict["lines"]), *verdict["look_at"]]
 
 
 def line_text(line: Mapping[str, Any]) -> str:
-    """One comparison in one line."""
+    """Render one comparison as a line."""
     told = f"{line['workload']}, {point_words(line)}: {line['verdict']}"
     if line["measured"] is not None:
         told += f": {metric_words(line['metric'])} {figure_words(line['measured'])}"
@@ -97,7 +97,7 @@ _METRICS = {
 
 
 def metric_words(metric: str) -> str:
-    """A metric for people, with its percentile where that is not the middle."""
+    """Return a readable name of a metric, with its percentile unless that is the median."""
     name, _, percentile = metric.partition(".")
     return _METRICS.get(name, name) + (f", p{percentile}" if percentile not in ("", "50") else "")
 
@@ -148,7 +148,7 @@ def _comparisons(
 
 
 def unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
-    """Why the figures of a point say nothing of the server; empty where they do."""
+    """Return why the figures of a point do not reflect the server's performance; empty if they do."""
     summary = point["summary"]
     if summary is None:
         problems = list(dict.fromkeys(str(run["problem"]) for run in point["runs"] if run.get("problem")))
@@ -163,7 +163,7 @@ def unbelievable(workload: Mapping[str, Any], point: Mapping[str, Any]) -> str:
 
 
 def figure(summary: Mapping[str, Any], metric: str) -> float | None:
-    """A measured figure by its metric's name: `ttft_ms.95` is a percentile, decode the inverse of the time a token."""
+    """Return a figure by metric name: `ttft_ms.95` is a percentile, the decode rate the inverse of the median TPOT."""
     if metric == "decode_tokens_per_s":
         each = figure(summary, "tpot_ms.50")
         return 1000 / each if each else None
@@ -175,7 +175,7 @@ def figure(summary: Mapping[str, Any], metric: str) -> float | None:
 
 
 def _rises(metric: str) -> bool:
-    """Whether more is better."""
+    """Return whether higher values of the metric are better."""
     return metric.endswith("_per_s")
 
 
@@ -187,9 +187,9 @@ def _spread(summary: Mapping[str, Any], metric: str) -> float:
 def _compared(
     measured: float, low: float | None, high: float | None, spread: float, *, rising: bool
 ) -> tuple[str, str]:
-    """The verdict, and what is worth a note."""
+    """Return the verdict and a note, if there is one."""
     worst, best = (low, high) if rising else (high, low)
-    # How many times as slow as the worst that is expected; the same for rates and for times.
+    # How many times slower than the worst expected value; for rates and times alike.
     times = 0.0 if worst is None else _ratio(worst, measured) if rising else _ratio(measured, worst)
     if times <= 1:
         faster = best is not None and (measured > best if rising else measured < best)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark asks of a server, as the catalog describes it (catalog/README.md)."""
+"""Workloads of benchmarks, as described in the catalog (catalog/README.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "workloads.yml"
 RANDOM, CONVERSATIONS = "random", "conversations"
 TARGETS = ("ttft_ms", "tpot_ms", "e2e_ms")
 USUAL = ("latency", "chat")
-"""What is measured where nobody says what."""
+"""Workloads that are measured by default."""
 
 _TOKENS = Field((int, NULL), required=False, range=Range(least=1, most=10_000_000))
 _SECONDS = Field((int,), required=False, range=Range(least=1, most=86_400))
@@ -44,26 +44,26 @@ FIELDS: dict[str, Field] = {
 
 
 class WorkloadError(ValueError):
-    """What cannot be measured, and what to do."""
+    """A workload cannot be measured; the message includes the remedy."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts of one kind, at each number of streams (closed loop) and at each rate (open loop)."""
+    """Prompts of one kind, at each number of streams (closed loop) and at each request rate (open loop)."""
 
     name: str
     prompts: str = RANDOM
     input: int | None = None
     output: int | None = None
     prefix: int | None = None
-    """Tokens before those of `input` that all prompts of a run share, as a system prompt."""
+    """Tokens before those of `input` that all prompts of a run share, like a system prompt."""
     streams: tuple[int, ...] = ()
     rates: tuple[float, ...] = ()
     requests_per_stream: int = 10
     seconds: int = 60
-    """How long requests come in an open loop."""
+    """Duration of an open loop."""
     warmups: int | None = None
-    """Requests before the measured ones; None for twice the streams, and at least four."""
+    """Requests before the measured ones; None means twice the streams, but at least four."""
     repeats: int = 3
     targets: Mapping[str, float | None] | None = None
     limit_s: int = 3600
@@ -71,18 +71,18 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """The most that one request needs of the context, as far as that is known."""
+        """The context that one request needs at most, as far as it is known."""
         return (self.prefix or 0) + (self.input or 0) + (self.output or 0)
 
     def shown(self) -> dict[str, Any]:
-        """Its part of a result document, without the points."""
+        """Return the workload's part of a result document, without the points."""
         targets = {name: (self.targets or {}).get(name) for name in TARGETS}
         own = {"name": self.name, "input": self.input, "output": self.output, "prompts": self.prompts}
         return {**own, **({"prefix": self.prefix} if self.prefix else {}), "targets": targets}
 
 
 def load_workloads(directories: Iterable[str | Path]) -> dict[str, Workload]:
-    """The workloads of every directory's file, the first of a name wins. Raises CatalogError with all problems."""
+    """Load the workloads of all directories, the first of each name winning. Raises CatalogError with all problems."""
     entries, problems = load_entries(directories, FILE, _wrong)
     if problems:
         raise CatalogError(problems)
@@ -127,9 +127,9 @@ def chosen(
     context: int | None = None,
     conversations: bool = False,
 ) -> list[Workload]:
-    """The workloads that are asked for, with other streams, rates or repeats where these are given.
+    """Return the requested workloads, with streams, rates or repeats overridden if given.
 
-    Raises WorkloadError for what is unknown or cannot be measured with this context.
+    Raises WorkloadError for one that is unknown or cannot be measured with this context.
     """
     picked = []
     for name in dict.fromkeys(names or USUAL):

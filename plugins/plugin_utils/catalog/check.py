@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a catalog an operator should look at: facts without a source, values a run must be given, and old entries.
+"""Check a catalog for what an operator should fix: facts without a source, missing values and outdated entries.
 
-The catalog is read as it is written: an entry that the plan would refuse is one more finding here, not the end.
+The files are read leniently: an entry that the plan would reject becomes a finding and does not stop the check.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
 DAYS = 90
-"""How old an entry may become before it is listed."""
+"""Age in days beyond which an entry is reported as outdated."""
 
 UNREADABLE = "unreadable"
 NO_SOURCE = "source"
 NEEDED = "needed"
 OLD = "age"
 KINDS = (UNREADABLE, NO_SOURCE, NEEDED, OLD)
-"""Kinds of findings, in the order they are listed."""
+"""Kinds of findings, in display order."""
 
 Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to look at; `field` is empty where it is the entry as a whole."""
+    """One finding; `field` is empty if it concerns the entry as a whole."""
 
     kind: str
     entry: str
-    """Its path below its catalog, with the name of the item where a file holds several."""
+    """Path below the catalog, followed by the item's name if the file holds several."""
     field: str
     found: str
     remedy: str
     path: str
-    """The file."""
+    """Path of the file."""
 
     def document(self) -> dict[str, str]:
-        """As plain data."""
+        """Return the finding as plain data."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Need:
-    """A value without which a run stops or leaves something unchecked."""
+    """A field without whose value a run stops or skips a check."""
 
     field: str
     remedy: str
     applies: Callable[[Entry], bool] = lambda _: True
     empty: tuple[object, ...] = (None,)
-    """What counts as not known."""
+    """Values that count as unknown."""
 
 
 def _part(entry: Entry, name: str) -> Entry:
@@ -111,13 +111,13 @@ NEEDS: Mapping[str, Sequence[Need]] = {
         Need("os_visible_mib", "add MemTotal of such a host", lambda entry: entry.get("unified") is True),
     ),
 }
-"""By kind of entry. Everything else may be unknown: the plan and the checks say so where they miss it."""
+"""Required values by kind of entry. Any other may be unknown: the plan and the checks report what they miss."""
 
 
 def check_catalog(directories: Iterable[str | Path], today: dt.date, days: int = DAYS) -> tuple[list[Finding], int]:
-    """What is to look at in these catalogs, earlier ones first, and how many entries there are.
+    """Return the findings for these catalogs, earlier ones taking precedence, and the number of entries checked.
 
-    An entry that an earlier catalog replaces is not looked at: nothing reads it.
+    An entry that an earlier catalog overrides is skipped: nothing reads it.
     """
     seen: set[str] = set()
     findings: list[Finding] = []
@@ -174,7 +174,7 @@ def _age(name: str, path: Path, entry: Entry, today: dt.date, days: int) -> Iter
 
 
 def _unknown(entry: Entry, need: Need) -> list[str]:
-    """The fields of a need that are not there or not known; a * stands for every name."""
+    """Return the fields of a need that are missing or unknown; a * stands for every name."""
     *above, last = need.field.split(".")
     part: Any = entry
     for name in above:
@@ -187,11 +187,11 @@ def _unknown(entry: Entry, need: Need) -> list[str]:
 
 
 def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
-    """Every entry of one catalog: its name, its file, what is in it, and why it cannot be used."""
+    """Yield every entry of one catalog: name, file, content, and why it cannot be used."""
     for kind, schema in SCHEMA.items():
         for path in sorted((directory / kind).glob("*.yml")):
             entry, wrong = _read(path)
-            # What only lacks its source or date is a finding of its own, with what to do.
+            # A missing source or date is reported separately, with its own remedy.
             known = {key: field for key, field in schema.items() if key not in ("source", "date")}
             others = {key: value for key, value in entry.items() if key not in ("source", "date")}
             yield f"{kind}/{path.stem}", path, entry, wrong or check_fields(others, known, path.name, "")
@@ -211,7 +211,7 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
 
 
 def _listed(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
-    """The entries of a file that is a list of them."""
+    """Yield the entries of a file that contains a list."""
     kind = path.stem
     found, wrong = _load(path)
     if not wrong and not isinstance(found, list):

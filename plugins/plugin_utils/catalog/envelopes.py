@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others say a machine reaches: catalog/envelopes.yml, with whose figure each is."""
+"""Published performance figures per machine (catalog/envelopes.yml), each with its origin."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_fi
 Envelope = Mapping[str, Any]
 
 METRICS = ("output_tokens_per_s", "decode_tokens_per_s", "ttft_ms.50", "ttft_ms.95", "tpot_ms.50", "tpot_ms.95")
-"""What a benchmark can be held against; `decode_tokens_per_s` is what one request gets after its first token."""
+"""Metrics a benchmark is compared by; `decode_tokens_per_s` is the rate of one request after its first token."""
 SPEEDUP, COMMUNICATION = "speedup", "communication_share"
 SCALING = (SPEEDUP, COMMUNICATION)
-"""What layouts can be held against: tokens/s over those of `from_tensor_parallel`, and the share of a step."""
+"""Metrics layouts are compared by: tokens/s relative to `from_tensor_parallel`, and communication's share of a step."""
 
 _FIGURE = Field((int, float, NULL), range=Range(above=0, most=1e9))
 _TOKENS = Field((int,), required=False, range=Range(least=1, most=2**30))
@@ -41,12 +41,12 @@ FIELDS: dict[str, Field] = {
 
 
 def load_envelopes(directories: Iterable[str | Path]) -> tuple[list[Envelope], list[str]]:
-    """The envelopes of every directory's envelopes.yml, the first of a name wins; and what is wrong with the files."""
+    """Return the envelopes of all envelopes.yml files, the first of each name winning, and the problems found."""
     return load_entries(directories, "envelopes.yml", check_envelope)
 
 
 def check_envelope(entry: object, where: str) -> list[str]:
-    """What is wrong with one of them."""
+    """Return the problems of one envelope."""
     if not isinstance(entry, dict):
         return [f"catalog entry {where} is no mapping: write its fields as in catalog/README.md"]
     wrong = check_fields(entry, FIELDS, where, "")
@@ -72,7 +72,7 @@ def check_envelope(entry: object, where: str) -> list[str]:
 def envelopes_for(
     envelopes: Iterable[Envelope], *, hardware: str, model: str, profile: str, tensor_parallel: int
 ) -> list[Envelope]:
-    """Those that speak of such a cluster."""
+    """Return the envelopes that apply to this kind of cluster."""
     return [
         one
         for one in envelopes
@@ -86,7 +86,7 @@ def envelopes_for(
 def envelopes_at(
     envelopes: Sequence[Envelope], workload: Mapping[str, Any], streams: int | None, rate: float | None
 ) -> list[Envelope]:
-    """Those that speak of this workload with so many streams, or at this rate."""
+    """Return the envelopes that apply to this workload at this number of streams or this request rate."""
     return [
         one
         for one in envelopes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the fields of a catalog entry are described, and those every entry has."""
+"""Descriptions of the fields of a catalog entry, and the fields common to all entries."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Range:
-    """What a number may be: from `least`, or more than `above`, up to `most`."""
+    """The valid range of a number: at least `least`, or above `above`, and at most `most`."""
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
 
     def __contains__(self, number: float) -> bool:
-        """Written so that NaN, of which every comparison is false, is in no range."""
+        """Return whether a number is in the range; written so that NaN, which fails every comparison, never is."""
         return (
             (self.least is None or number >= self.least)
             and (self.above is None or number > self.above)
@@ -26,14 +26,14 @@ class Range:
 
     @property
     def words(self) -> str:
-        """As an operator reads it after "a number"."""
+        """The range as text that follows "a number"."""
         bounds = {"of at least": self.least, "above": self.above, "at most": self.most}
         return " and ".join(f"{word} {bound:.15g}" for word, bound in bounds.items() if bound is not None)
 
 
 @dataclass(frozen=True)
 class Field:
-    """What a field of an entry holds."""
+    """What a field of an entry may hold."""
 
     types: tuple[type, ...]
     required: bool = True
@@ -41,15 +41,15 @@ class Field:
     items: Mapping[str, Field] | None = None
     """The fields of each item, for a list of mappings."""
     values: Field | None = None
-    """What each value is, for a mapping whose keys are free."""
+    """The type of each value, for a mapping with arbitrary keys."""
     range: Range | None = None
-    """Of a number."""
+    """The valid range, for a number."""
     choices: tuple[str, ...] = ()
-    """Of a text, where only some make sense."""
+    """The valid values, for a text; empty if any is."""
 
     @property
     def words(self) -> str:
-        """The types as an operator writes them, numbers with their range."""
+        """The expected types as text, numbers with their range."""
         named = [one for one in self.types if one is not int or float not in self.types]
         return " or ".join(self._choices(one) or _WORDS[one] + self._bounds(one) for one in named)
 

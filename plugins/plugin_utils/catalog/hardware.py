@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the catalog's hardware entries (catalog/README.md says what each means), with what a machine can have.
+"""Fields of the catalog's hardware entries, with plausible ranges (catalog/README.md describes each field).
 
-The ranges are far from any real machine: they catch a slip or a wrong unit before it becomes a figure in a plan.
+The ranges are far wider than any real machine: they catch a typo or a wrong unit before it reaches a plan.
 """
 
 from __future__ import annotations
@@ -121,4 +121,4 @@ FIELDS: dict[str, Field] = {
         },
     ),
 }
-"""What only the advice and the checks of the GPUs use may be left out: a site's own entry then gets no figures."""
+"""Fields that only the advice and the GPU checks use are optional: a site's own entry without them gets no figures."""

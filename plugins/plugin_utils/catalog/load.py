@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalog: what is known about hardware, stacks, models, sources and recipes, as data (catalog/README.md)."""
+"""Load the catalog: data files about hardware, stacks, models, sources and recipes (catalog/README.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.fields 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_file import load_yaml
 
 BUILT_IN = Path(__file__).absolute().parents[3] / "catalog"
-"""The collection's own catalog; not resolved, so that links and an installed copy look alike."""
+"""The collection's own catalog; symlinks are not resolved, so that linked and installed copies behave alike."""
 
 Entry = dict[str, Any]
 Catalog = dict[str, dict[str, Entry]]
@@ -27,7 +27,7 @@ Catalog = dict[str, dict[str, Entry]]
 
 
 class CatalogError(ValueError):
-    """Everything that is wrong with the catalog files, one problem a line."""
+    """All problems of the catalog files, one per line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -41,11 +41,11 @@ SCHEMA: dict[str, dict[str, Field]] = {
     "sources": sources.FIELDS,
     "recipes": recipes.FIELDS,
 }
-"""Fields of each kind of entry; anything else in an entry is refused as a misspelling."""
+"""Fields of each kind of entry; any other field is rejected as a misspelling."""
 
 
 def load_catalog(directories: Iterable[str | Path]) -> Catalog:
-    """Every entry under these directories; where two define one name, the earlier directory wins.
+    """Load every entry under these directories; if two define the same name, the earlier directory wins.
 
     Raises CatalogError with all problems at once.
     """
@@ -117,10 +117,10 @@ def check_fields(entry: Mapping[str, Any], schema: Mapping[str, Field], path: st
 
 
 def _number(value: float) -> str:
-    """A number as an operator can read it, however long it is."""
+    """Render a number readably, however long it is."""
     return "too long a number" if isinstance(value, int) and abs(value) >= 10**18 else repr(value)
 
 
 def _has_type(value: Any, types: tuple[type, ...]) -> bool:
-    """As isinstance, but true and false are no numbers."""
+    """Like isinstance(), but true and false do not count as numbers."""
     return bool in types if isinstance(value, bool) else isinstance(value, types)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the catalog's models entries (catalog/README.md says what each means)."""
+"""Fields of the catalog's model entries (catalog/README.md describes each field)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ OBSERVED: dict[str, Field] = {
     "max_concurrency": Field((float,), required=False),
     "note": Field((str,), required=False),
 }
-"""What somebody measured and published; tests compare it with what is computed."""
+"""Published measurements; the tests compare them with computed values."""
 
 FILES: dict[str, Field] = {
     "include": Field((list,), required=False),
     "exclude": Field((list,), required=False),
 }
-"""Files of the repository that are brought, or left out, whatever the rules of the catalog say."""
+"""Files of the repository that are always downloaded, or always skipped, regardless of the catalog's rules."""
 
 FIELDS: dict[str, Field] = {
     **COMMON,

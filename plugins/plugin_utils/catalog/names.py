@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which entry of the catalog a name means: its own, another name under which people know it, or one that is near."""
+"""Look up catalog entries by name, alias or near match."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The entry of this name, in any case, and a note where it goes by another; None where there is none."""
+    """Return the entry with this name or alias, ignoring case, and a note if an alias matched; None if not found."""
     if name in entries:
         return entries[name], None
     wanted = name.lower()
@@ -25,7 +25,7 @@ def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> tuple[Map
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = 0.6, otherwise: str = "") -> str:
-    """What a name that nobody knows may have been meant to be, and what else to do."""
+    """Suggest what an unknown name may have been meant to be, and the alternative."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     if close:
         return f"did you mean {close[0]}?" + (f" Or {otherwise}" if otherwise else "")

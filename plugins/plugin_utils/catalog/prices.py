@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What machines, their use and their power cost: catalog/prices.yml, each with its source and date."""
+"""Prices of machines, GPU hours and power (catalog/prices.yml), each with its source and date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_fi
 Price = Mapping[str, Any]
 
 MONEY = ("host", "gpu_hour", "kwh")
-"""What has a currency."""
+"""Kinds of prices that have a currency."""
 LIMITS: dict[str, Range] = {
     "host": Range(above=0, most=1e12),
     "gpu_hour": Range(above=0, most=1e6),
@@ -25,7 +25,7 @@ LIMITS: dict[str, Range] = {
     "months": Range(above=0, most=1200),
     "utilisation": Range(above=0, most=1),
 }
-"""What each can be: anything else is a slip of the pen."""
+"""Valid range of each kind; anything outside is taken for a typo."""
 
 FIELDS: dict[str, Field] = {
     **COMMON,
@@ -39,7 +39,7 @@ FIELDS: dict[str, Field] = {
 
 @dataclass(frozen=True)
 class Given:
-    """A figure and where it is from, in short and with what its entry says of it."""
+    """A figure with a short source and the source text of its catalog entry."""
 
     value: float
     source: str
@@ -47,12 +47,12 @@ class Given:
 
 
 def load_prices(directories: Iterable[str | Path]) -> tuple[list[Price], list[str]]:
-    """The prices of every directory's prices.yml, the first of a name wins; and what is wrong with the files."""
+    """Return the prices of all prices.yml files, the first of each name winning, and the problems found."""
     return load_entries(directories, "prices.yml", check_price)
 
 
 def check_price(entry: object, where: str) -> list[str]:
-    """What is wrong with one of them."""
+    """Return the problems of one price."""
     if not isinstance(entry, dict):
         return [f"catalog entry {where} is no mapping: write its fields as in catalog/README.md"]
     wrong = check_fields(entry, FIELDS, where, "")
@@ -75,7 +75,7 @@ def check_price(entry: object, where: str) -> list[str]:
 
 
 def price_of(prices: Iterable[Price], what: str, hardware: str, currency: str) -> Given | None:
-    """The middle of the first range for this hardware, else of the first for any; None where there is none."""
+    """Return the middle of the first range for this hardware, else of the first for any; None if there is none."""
     known = [one for one in prices if one["what"] == what and one.get("currency", currency) == currency]
     own = [one for one in known if hardware in one.get("hardware", ())]
     found = next(iter([*own, *(one for one in known if "hardware" not in one)]), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked, and how far the answers may move, as the catalog describes it (catalog/README.md)."""
+"""The prompts of the quality check and the allowed deviation of the answers (catalog/README.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.yaml_fi
 FILE = "quality.yml"
 ENGINE, PRECISION = "engine", "precision"
 KINDS = (ENGINE, PRECISION)
-"""What changed between two sets of answers: nothing but engine, driver and settings, or the numbers themselves."""
+"""Kinds of change between two sets of answers: only engine, driver or settings, or the numeric precision."""
 MEASURES = ("exact_match", "token_agreement", "bleu", "rouge_l")
 
 _SHARE = Field((int, float), range=Range(least=0, most=1))
@@ -38,20 +38,20 @@ FIELDS: dict[str, Field] = {
 
 @dataclass(frozen=True)
 class Prompts:
-    """The fixed prompts, and the limits of each kind of change."""
+    """The fixed prompts and the limits for each kind of change."""
 
     prompts: tuple[Mapping[str, Any], ...]
     limits: Mapping[str, Mapping[str, float]]
 
     @property
     def sha256(self) -> str:
-        """By which two sets of answers are known to be answers to the same questions."""
+        """Digest by which two sets of answers are recognised as answers to the same prompts."""
         asked = [[one["id"], one["prompt"], one["max_tokens"], one.get("expected")] for one in self.prompts]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def load_prompts(directories: Iterable[str | Path]) -> Prompts:
-    """The first quality.yml of these directories, as a whole. Raises CatalogError with all problems."""
+    """Load the first quality.yml of these directories, without merging. Raises CatalogError with all problems."""
     path = next((one for one in (Path(place) / FILE for place in directories) if one.is_file()), None)
     if path is None:
         raise CatalogError([f"no catalog has a {FILE}: name the built-in one last in firstlight_catalog"])
@@ -66,7 +66,7 @@ def load_prompts(directories: Iterable[str | Path]) -> Prompts:
 
 
 def check_prompts(entry: object, where: str) -> list[str]:
-    """What is wrong with such a file."""
+    """Return the problems of the content of a quality.yml."""
     if not isinstance(entry, dict):
         return [f"{where} is no mapping: write it as in catalog/README.md"]
     problems = check_fields(entry, FIELDS, where, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the catalog's sources entries (catalog/README.md says what each means)."""
+"""Fields of the catalog's source entries (catalog/README.md describes each field)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the catalog's stacks entries (catalog/README.md says what each means)."""
+"""Fields of the catalog's stack entries (catalog/README.md describes each field)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FIELDS: dict[str, Field] = {
     "ray": Field(
         (dict,),
         required=False,
-        # locks: of the layer with Ray, by what it has (alone, metrics, serve), every wheel by its hash.
+        # locks: lock files of the Ray layer by variant (alone, metrics, serve), with a hash for every wheel.
         fields={"version": _VERSION, "in_image": _SWITCH, "added": _SWITCH, "locks": _VERSIONS},
     ),
     "engine": Field((dict,), required=False, fields={"name": Field((str,)), "version": Field((str,))}),
@@ -56,7 +56,7 @@ FIELDS: dict[str, Field] = {
         (dict,), required=False, fields={"path": Field((str,)), "requirements": Field((dict,)), "lock": _VERSION}
     ),
     "daemon": Field((dict,), required=False),
-    # null for a stack whose engine lives in a virtual environment.
+    # null for a stack whose engine is installed in a virtual environment.
     "image": Field(
         (dict, NULL),
         fields={

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML files of the collection and the site, read fast where the C library is there, and always safely."""
+"""Load YAML files of the collection and the site safely, and with the faster C parser if it is available."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_yaml(path: Path) -> Any:
-    """The document in a file. Raises OSError, UnicodeDecodeError or yaml.YAMLError when there is none."""
+    """Parse a YAML file. Raises OSError, UnicodeDecodeError or yaml.YAMLError if it cannot be read or parsed."""
     return pickle.loads(_parsed(path.read_text(encoding="utf-8")))  # noqa: S301 - what this process has pickled
 
 
 @functools.lru_cache(maxsize=1024)
 def _parsed(text: str) -> bytes:
-    """The document of a text, from which each caller gets a copy of its own.
+    """Parse YAML and return the document pickled, so that each caller unpickles a copy of its own.
 
-    Several plans in one process read the same catalog, and parsing it is nearly half of a plan.
+    Several plans in one process read the same catalog, and parsing it takes nearly half the time of a plan.
     """
     return pickle.dumps(yaml.load(text, Loader=_LOADER), pickle.HIGHEST_PROTOCOL)  # noqa: S506 - a safe loader, C or Python
 
 
 def _load_list(path: Path) -> tuple[list[Any], list[str]]:
-    """The entries of a file that is a list of them, none where there is no file; and why it cannot be used."""
+    """Return the entries of a file that contains a list, none if it does not exist, and why it cannot be used."""
     if not path.is_file():
         return [], []
     try:
@@ -44,7 +44,7 @@ def _load_list(path: Path) -> tuple[list[Any], list[str]]:
 def load_entries(
     directories: Iterable[str | Path], name: str, check: Callable[[object, str], list[str]]
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """The entries of this file of every directory, the first of a name wins; and what is wrong with the files."""
+    """Return the entries of this file in all directories, the first of each name winning, and the problems found."""
     found: dict[str, Mapping[str, Any]] = {}
     problems: list[str] = []
     for path in (Path(directory) / name for directory in directories):

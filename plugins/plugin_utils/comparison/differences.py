@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of a host's desired and observed state, with every kind of state that there is."""
+"""Compare a host's desired and observed state, with all kinds of state registered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUBJECTS = (
     venv_kinds,
     weights_kinds,
 )
-"""Whose kinds were registered by importing them."""
+"""Modules that register their kinds on import."""
 
 
 def differences_by_role(
@@ -45,5 +45,5 @@ def differences_by_role(
     observed: Mapping[str, Any],
     peers: Peers | None = None,
 ) -> dict[str, list[Difference]]:
-    """`differences` for each role's slice of the plan."""
+    """Run `differences` on each role's slice of the plan."""
     return {role: differences(desired, observed, peers) for role, desired in desired_by_role.items()}

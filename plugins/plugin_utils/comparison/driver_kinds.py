@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of state that speak of the NVIDIA driver and what comes with it: driver, CUDA, CDI, the GPUs it shows."""
+"""The kinds of state around the NVIDIA driver: the driver itself, CUDA, CDI, and the visible GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabular
 
 
 def _driver(desired: Mapping[str, Any], observation: Mapping[str, Any], _peers: Peers) -> list[Difference]:
-    """A driver is right when what is installed, what is loaded and what programs use are all of the pin."""
+    """Compare the driver: package, loaded module and user-space library must all match the pin."""
     pin = wanted_words(desired)
     observed = observation.get("driver")
     if observed is None:
@@ -35,7 +35,7 @@ def _driver(desired: Mapping[str, Any], observation: Mapping[str, Any], _peers: 
         and observed["loaded"] != observed["installed"]
         and not found
     ):
-        # Both of the branch that is asked for, but not the same.
+        # Both match the desired branch, but differ from each other.
         found.append(difference("driver", "loaded", observed["installed"], observed["loaded"]))
     if observed.get("error"):
         found.append(difference("driver", "answer", "an answer", observed["error"]))
@@ -53,7 +53,7 @@ def _driver(desired: Mapping[str, Any], observation: Mapping[str, Any], _peers: 
 
 
 def _cuda(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """A toolkit is right when its compiler answers, is of the release, and is the pinned one."""
+    """Compare CUDA toolkits: the compiler must run, and release and version must match the pin."""
     found = []
     for release, want in desired.items():
         have = observed.get(release)
@@ -64,7 +64,7 @@ def _cuda(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diffe
         if have.get("error"):
             found.append(difference("cuda", release, wanted, {"error": have["error"]}))
             continue
-        # Not every set has the file that tells the version in full.
+        # Not every toolkit has the file with the full version.
         known = {field: value for field, value in wanted.items() if field != "version" or have.get("version")}
         expected = {field: value for field, value in known.items() if have.get(field) != value}
         if expected:
@@ -73,7 +73,7 @@ def _cuda(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diffe
 
 
 def _cdi(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Difference]:
-    """A specification is right when it names this host's GPUs and its loaded driver, and no other file names them."""
+    """Compare CDI specifications: one must describe this host's GPUs and loaded driver, and no other file may."""
     found = []
     for path in desired:
         have = observed.get(path)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state `images`: an image is right when it is there, is the one that was checked, and is the head's.
+"""The state `images`: an image must be present, be the one that was checked, and equal the head's.
 
-A name in Docker's books can be given to other bytes by anybody, so that the id which the check found is compared with
-the id behind the name today, and with the head's.
+Anyone can retag an image name in Docker, so the id recorded by the check is compared with the id behind the name now,
+and with the head's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabular
 
 
 def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any], peers: Peers) -> list[Difference]:
-    """One difference an image."""
+    """Return at most one difference per image."""
     found = []
     for name, want in desired.items():
         have = (observed.get("images") or {}).get(name)
@@ -72,7 +72,7 @@ def _sentence(key: str, expected: Any, observed: Any) -> str:
 
 
 def image_words(want: Mapping[str, Any]) -> dict[str, Any]:
-    """What a check of an image expects, short enough for a record."""
+    """Return what a check of an image expects, short enough for a record."""
     told = {"exists": True, "image": want.get("reference"), "same_as": want.get("same_as")}
     return {field: value for field, value in told.items() if value is not None}
 

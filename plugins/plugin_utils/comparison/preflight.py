@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates a host before the first change: every problem at once, each with what to do about it."""
+"""Evaluate a host before the first change: all problems at once, each with its remedy."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _GPU_REMEDIES: tuple[tuple[str, str], ...] = (
     ("is not installed", "install the NVIDIA driver of the stack release on the host"),
     ("no answer within", "the driver hangs: look for Xid lines in `dmesg`, then reboot the host"),
 )
-"""What nvidia-smi says, lower case, and what then helps; the first match counts."""
+"""Error messages of nvidia-smi in lower case, with their remedies; the first match counts."""
 
 _GPU_FALLBACK = "run `nvidia-smi` on the host, and make it answer before going on"
 
 
 def problems(observation: Mapping[str, Any], expectations: Mapping[str, Any]) -> list[str]:
-    """One sentence for each thing that would make the bring-up fail; empty means the host may be touched.
+    """Return one sentence for each problem that would make the bring-up fail; empty if changes may start.
 
-    `expectations` is the desired state of the role preflight, `observation` what `observe` read for it.
+    `expectations` is the desired state of role preflight, `observation` the result of `observe` for it.
     """
     errors = observation.get("errors") or {}
     wanted = dict(expectations)
@@ -54,10 +54,10 @@ def problems(observation: Mapping[str, Any], expectations: Mapping[str, Any]) ->
 
 
 def driver_in_use(pending: Iterable[Difference], observation: Mapping[str, Any], policy: str) -> list[str]:
-    """Why the driver must not be installed now: its packages would move while something serves with it.
+    """Return why the driver must not be installed now: its packages would change while something serves with it.
 
-    `pending` is where the host differs from the role nvidia_driver. A first bring-up finds nothing that serves; holds,
-    files, units and the headers of the kernel leave the driver where it is.
+    `pending` has the host's differences from role nvidia_driver. In a first bring-up nothing serves yet; holds, files,
+    units and kernel headers do not change the driver.
     """
     units = observation.get("units") or {}
     serving = [name for name in (*SERVER_UNITS, RAY_UNIT) if _runs(units.get(name) or {})]
@@ -79,7 +79,7 @@ def _runs(unit: Mapping[str, Any]) -> bool:
 
 
 def _unfinished(facts: Mapping[str, Any]) -> list[str]:
-    """A host that is being moved to another stack is that move's business until it ends."""
+    """Return a problem if a re-pin is under way on the host, or if it is out of service."""
     if facts.get("repin"):
         return [f"it is in the middle of a re-pin (state {facts['repin']}): finish it with playbooks/repin.yml"]
     if facts.get("drained"):
@@ -89,7 +89,7 @@ def _unfinished(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _on_the_bus(expected: Mapping[str, Any], driver: Mapping[str, Any]) -> list[str]:
-    """GPUs of a host whose driver is still to come."""
+    """Check the number of GPUs on the PCI bus of a host without a driver."""
     found = driver.get("gpus", UNKNOWN)
     if "count" not in expected or found == expected["count"]:
         return []
@@ -99,7 +99,7 @@ def _on_the_bus(expected: Mapping[str, Any], driver: Mapping[str, Any]) -> list[
 
 def _problem(item: Difference, sentence: str, errors: Mapping[str, Any]) -> str:
     if item["kind"] == "rail" and item["observed"] != UNKNOWN:
-        return sentence  # which says what to do already
+        return sentence  # it includes the remedy
     remedy = _remedy(item)
     reason = errors.get(_PROBES.get(item["kind"], ""))
     if reason and str(reason) not in sentence:
@@ -108,7 +108,7 @@ def _problem(item: Difference, sentence: str, errors: Mapping[str, Any]) -> str:
 
 
 _PROBES = {"link": "links", "rail": "fabric", "gpus": "gpus", "distribution": "facts", "disk_free": "facts"}
-"""The probe of the observation that answers for a kind of difference."""
+"""The probe of the observation for each kind of difference."""
 
 
 def _remedy(item: Difference) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A verification as records, one a check: expected, observed, a verdict, what to do, and by what it left its pin.
+"""The records of a verification, one per check: expected, observed, verdict, remedy, and the cause of a drift.
 
-What is right is `pass`, what is not is `fail`, what the host need not have is `not_applicable`, and what could not be
-looked at is `could_not_check`, which is never right. The comparison is `differences`, the same that a bring-up works
-by; here each thing it compares gets a name that stays.
-Everything here is pure, and no secret is in it: files are told by digest, secret ones by words.
+A check that matches is `pass`, one that differs is `fail`, one the host does not need is `not_applicable`, and one that
+could not be made is `could_not_check`, which never counts as passed. The comparison is `differences`, as in a bring-up;
+here each compared item gets a stable name.
+All functions are pure, and records contain no secrets: files are given by digest, secret ones by a description.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .image_kinds import image_words
 Record = dict[str, Any]
 
 STACK_ROLES = frozenset({"nvidia_driver", "cuda_toolkit", "container_runtime"})
-"""Roles whose packages move together, in a transaction of their own, while nothing serves."""
+"""Roles whose packages change together, in a separate transaction, while nothing serves."""
 
 _ONE = {
     "packages": "package",
@@ -59,13 +59,13 @@ _ONE = {
     "distributions": "distribution",
     "optional_sysctl": "sysctl",
 }
-"""What one thing of a kind is called in a record's id, where it is not the kind's own name without its s."""
+"""Singular of a kind in a record's id, if it is not the kind's name without its s."""
 
 _PREFACES = ("Task failed: ", "via ssh: ", "over ssh: ")
-"""Up to these Ansible speaks of itself, in other words from one moment to the next; then ssh says what is wrong."""
+"""The text up to one of these is Ansible's own and varies; what follows is ssh's message."""
 
 _UNCOUNTED = frozenset({"disk_free"})
-"""Room for a download is no pin: it is checked before the download and used up by it."""
+"""Free space for a download is not verified: the download itself uses it up."""
 
 _NOT_CONVERGED = frozenset({"gpus", "link", "distribution"})
 _SERVING = frozenset({"unit", "container", "group"})
@@ -79,9 +79,9 @@ def records(
     history: Mapping[str, Any] | None = None,
     stack: str | None = None,
 ) -> list[Record]:
-    """Every check of these desired states on one host, in the order of the roles; each id once.
+    """Return the record of every check of these desired states on one host, in the order of the roles; each id once.
 
-    Without a history nothing is said of by what a check failed.
+    Without a history, the cause of a failed check is given only where the observation shows it.
     """
     found: dict[str, Record] = {}
     for role, desired in desired_by_role.items():
@@ -95,7 +95,7 @@ def records(
             if item is None:
                 found.setdefault(name, make_record(name, host, expected, seen, PASS))
                 continue
-            # Two roles may ask for the same thing; one of them that is not content decides.
+            # Two roles may ask for the same thing; a failure takes precedence.
             if found.get(name, {}).get("verdict") != FAIL:
                 found[name] = _evaluated(name, host, role, item, observation, checked, stack)
         for check in health.evaluated_checks((desired or {}).get(health.KIND) or {}, observation.get(health.KIND)):
@@ -108,13 +108,13 @@ def records(
 
 
 def silent(host: str, reason: str) -> list[Record]:
-    """The one record of a host that could not be looked at."""
+    """Return the one record of a host that could not be observed."""
     remedy = f"make {host} answer (`ansible -m ping {host}`), then run verify.yml again"
     return [make_record("host.answer", host, "an answer", last_line(reason) or "none", COULD_NOT_CHECK, remedy)]
 
 
 def last_line(reason: str | None) -> str:
-    """Why a host does not answer, in the words of who noticed: the same ones by a playbook and without."""
+    """Return why a host does not answer, without Ansible's prefixes: the same with and without a playbook."""
     said = _one_line(reason)
     for preface in _PREFACES:
         said = said.partition(preface)[2] or said
@@ -122,21 +122,21 @@ def last_line(reason: str | None) -> str:
 
 
 def wrong(found: Iterable[Record]) -> list[Record]:
-    """The records that are not right."""
+    """Return the records that did not pass, apart from those that do not apply."""
     return [one for one in found if one["verdict"] not in CONTENT]
 
 
 def record_id(kind: str, key: str) -> str:
-    """The name of a check, the same in every run: package.nvidia-utils-580, driver.loaded, gpus."""
+    """Return the stable name of a check: package.nvidia-utils-580, driver.loaded, gpus."""
     if kind == health.CHECK:
         return key
     return kind if key == kind else f"{kind}.{key}"
 
 
 def lines(found: Iterable[Record]) -> list[str]:
-    """A host's records for people: what is wrong, each with by what and what to do, and a count of the rest."""
+    """Render a host's records: the failures with cause and remedy, and a count of the rest."""
     listed = list(found)
-    # A set of packages that one command moved is said once.
+    # Failures with the same cause and remedy, such as packages that one command changed, are grouped.
     together: dict[tuple[str, str], list[Record]] = {}
     for one in wrong(listed):
         together.setdefault((str(one["by"] or ""), _to_do(one)), []).append(one)
@@ -159,7 +159,7 @@ def _to_do(one: Record) -> str:
 
 
 def verdict_line(host: str, found: Iterable[Record]) -> str:
-    """A host that is not right, in one paragraph: what, and the remedies, each once."""
+    """Summarise a host with failures in one paragraph: the failed checks and the remedies, each once."""
     bad = wrong(found)
     names = [str(one["id"]) for one in bad]
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
@@ -168,7 +168,7 @@ def verdict_line(host: str, found: Iterable[Record]) -> str:
 
 
 def suspects(found: Iterable[Record], observation: Mapping[str, Any], driver: str | None = None) -> dict[str, Any]:
-    """What to ask the host's logs about, as the option history of module observe; empty when there is nothing."""
+    """Return what to search the host's logs for, as option history of module observe; empty if nothing failed."""
     packages: dict[str, Any] = {}
     asked: dict[str, list[str]] = {"paths": [], "units": [], "sysctl": []}
     firmware = False
@@ -196,13 +196,13 @@ def suspects(found: Iterable[Record], observation: Mapping[str, Any], driver: st
 
 
 def driver_package(desired_by_role: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The package by whose version the pinned driver is known."""
+    """Return the package whose version identifies the pinned driver."""
     names = [((desired or {}).get("driver") or {}).get("package") for desired in desired_by_role.values()]
     return next((str(name) for name in names if name), None)
 
 
 def _of_gpus(host: str, check: Mapping[str, Any]) -> Record:
-    """A check of the GPUs was evaluated on the host; a run says what it found and what to do."""
+    """Make a record of a GPU check, which was evaluated on the host."""
     fields = (check["expected"], check["observed"], check["verdict"], check["remedy"], check["command"])
     return make_record(str(check["id"]), host, *fields)
 
@@ -216,7 +216,7 @@ def make_record(
     remedy: str = "",
     command: str | None = None,
 ) -> Record:
-    """One record, whose cause nobody has looked for yet; `command` does what the remedy says, and is safe to run."""
+    """Return a record without a cause; `command` carries out the remedy and is safe to run."""
     return {
         "id": name,
         "host": host,
@@ -247,7 +247,7 @@ def _evaluated(
 
 
 def _why_unknown(item: Difference, observation: Mapping[str, Any]) -> str | None:
-    """Why the thing could not be looked at; None when it was, and is wrong."""
+    """Return why the item could not be checked; None if it was checked and differs."""
     kind, seen = item["kind"], item["observed"]
     plural = next((many for many, one in _ONE.items() if one == kind), f"{kind}s")
     errors = observation.get("errors") or {}
@@ -303,18 +303,18 @@ def _remedy(
 
 
 def _is_one(driver: Mapping[str, Any]) -> bool:
-    """Whether package, module and library are of one version, without which repin.yml leaves a host alone."""
+    """Return whether package, module and library have the same version; otherwise repin.yml refuses the host."""
     return len({driver[name] for name in ("installed", "loaded", "library") if driver.get(name)}) <= 1
 
 
 def _waits(driver: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
-    """Whether the installed driver is the right one, and only a reboot is missing."""
+    """Return whether the installed driver matches, and only a reboot is missing."""
     right = matches(driver.get("installed"), desired.get("driver") or {})
     return right and driver.get("installed") != driver.get("loaded")
 
 
 def _put_back(host: str, driver: Mapping[str, Any], desired: Mapping[str, Any], stack: str | None) -> str:
-    """What brings packages of the stack back to their pins: repin.yml, if it takes this host."""
+    """Return the remedy that restores packages of the stack to their pins: repin.yml, if it accepts this host."""
     want = desired.get("driver") or {}
     if want and not want.get("version") and not matches(driver.get("installed"), want):
         return f"install a driver of {wanted_words(want)} on {host} by the means of its vendor, and reboot it"
@@ -330,7 +330,7 @@ def _put_back(host: str, driver: Mapping[str, Any], desired: Mapping[str, Any], 
 
 
 def _standing(host: str, observation: Mapping[str, Any]) -> list[Record]:
-    """A re-pin that is not over and a host out of service come first: they are why much of the rest is not right."""
+    """Return the records of an unfinished re-pin and of a drained host, first as they explain many other failures."""
     facts = observation.get("facts") or {}
     repin, drained = facts.get("repin"), facts.get("drained")
     found = []
@@ -353,7 +353,7 @@ def _cause(
     driver: str | None,
     moved: Collection[str],
 ) -> str | None:
-    """By what a check fails, where that is known."""
+    """Return the cause of a failed check, if it is known."""
     name = str(one["id"])
     drained = (observation.get("facts") or {}).get("drained")
     if one["verdict"] != FAIL:
@@ -367,7 +367,7 @@ def _cause(
 
 
 def _checks(desired: Mapping[str, Any], observation: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Every check these states ask for by its id, with what it expects and what it has when it is right."""
+    """Return every check of these states by id, with the expected value and the observed one of a check that passes."""
     found: dict[str, tuple[Any, Any]] = {}
     for kind, wanted in desired.items():
         if not wanted:
@@ -415,7 +415,7 @@ def _expected(kind: str, want: Any) -> Any:
 
 
 def _driver_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> dict[str, tuple[Any, Any]]:
-    """Only what could be looked at is a check: a driver that does not answer says nothing of its modes."""
+    """Return the driver checks that could be made: a driver that does not answer does not reveal its modes."""
     pin = wanted_words(want)
     if seen is None:
         return {"driver.installed": (pin, None)}
@@ -431,7 +431,7 @@ def _driver_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) -> d
 
 
 def _masked(value: Any) -> Any:
-    """The same without names and passwords in addresses: a proxy's may stand in a setting or in a tool's complaint."""
+    """Remove credentials from URLs: a setting or a tool's error message may contain those of a proxy."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):
@@ -440,7 +440,7 @@ def _masked(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    """A value for a line of the table: nested ones field by field, digests cut, nothing endless."""
+    """Render a value for a table line: nested values by field, digests shortened, the whole truncated."""
     if isinstance(value, Mapping):
         text = ", ".join(f"{key} {_short(one)}" for key, one in value.items())
     elif isinstance(value, (list, tuple)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reading a model's files again found, as a record of a verification."""
+"""The result of re-reading a model's files, as a record of a verification."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 5
 
 
 def bytes_record(host: str, proof: Mapping[str, Any]) -> Record:
-    """The one record; `proof` is what the module `model_snapshot` returned that verified it, or why it did not."""
+    """Return the one record; `proof` is the result of module `model_snapshot`, or why it has none."""
     expected = "every file as it was proven"
     problems = proof.get("problems")
     if proof.get("failed") or proof.get("unreachable") or not isinstance(problems, list):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of state `snapshots`: whether a directory has the proven files of a pinned revision of a model."""
+"""The kind of state `snapshots`: whether a directory has the verified files of a pinned model revision."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.file_se
 
 
 def wanted_contents(directory: str, want: Mapping[str, Any], peers: Peers) -> str:
-    """The digest that a model's files must have: the pinned one, else that of the host they must equal; empty for any.
+    """Return the required digest of a model's files: the pinned one, else that of the host to equal; empty for any.
 
-    What a run that leaves that host out does not know of it is compared by a later one.
+    A run that leaves that host out does not know its digest; a later run compares it.
     """
     there = ((peers.get(str(want.get("same_as"))) or {}).get("snapshots") or {}).get(directory) or {}
     return str(want.get("contents") or there.get("contents") or "")

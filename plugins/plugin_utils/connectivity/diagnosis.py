@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fault of a fabric in one line, and the records it explains."""
+"""A fabric fault as one line, with the records it explains."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 SWITCH_MTU = 9216
-"""What a switch port needs so that 9000-byte packets still fit with their headers."""
+"""MTU that a switch port needs so that 9000-byte packets fit with their headers."""
 ETHERNET_MTU = 1500
 
 Key = tuple[str, str, str, str]
-"""A record: host, what was tested (ping, tcp, rdma, route, duplicate), port, peer (empty where there is none)."""
+"""Identifies a record: host, test (ping, tcp, rdma, route, duplicate...), port, peer (empty if there is none)."""
 
 
 @dataclass
 class Diagnosis:
-    """One fault: what is wrong, with whom, and what to do about it."""
+    """One fault with its location and remedy."""
 
     finding: str
     remedy: str
@@ -24,17 +24,17 @@ class Diagnosis:
 
     @property
     def routes(self) -> list[Key]:
-        """The routes among what it explains."""
+        """The explained records of routes."""
         return [key for key in self.explains if key[1] == "route"]
 
     @property
     def line(self) -> str:
-        """The fault for people."""
+        """The fault as text."""
         return f"{self.finding}: {self.remedy}"
 
 
 def listed(names: Iterable[str], most: int = 6) -> str:
-    """Names as a sentence has them; of many only the first."""
+    """Join names for a sentence; of many only the first."""
     found = list(dict.fromkeys(names))
     if len(found) > most:
         return f"{', '.join(found[:most])} and {len(found) - most} more"

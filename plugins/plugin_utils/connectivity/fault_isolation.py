@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is to blame for paths that fail although both ends look right: a host's switch port, the switch, or one pair.
+"""Locate faults of paths whose ends look healthy: a host's switch port, the switch itself, or a single pair.
 
-If every path of a host fails while the others reach each other, it is that host's side. If all paths fail, it is what
-they share. What is left is told as a pair.
+If every path of a host fails while the others reach each other, the fault is on that host's side. If all paths fail, it
+is in what they share. Anything left is reported per pair.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pair = frozenset[str]
 
 @dataclass(frozen=True)
 class FaultIsolation:
-    """Hosts to blame, one by one; all of them together when `everybody`; and pairs that nothing shared explains."""
+    """Hosts at fault; `everybody` if all paths fail; and pairs that no common host explains."""
 
     hosts: tuple[str, ...] = ()
     everybody: bool = False
@@ -23,9 +23,9 @@ class FaultIsolation:
 
 
 def isolate_fault(bad: Collection[Pair], tested: Collection[Pair]) -> FaultIsolation:
-    """Who is to blame for the bad pairs among those that were tested.
+    """Isolate the fault behind the bad pairs among those tested.
 
-    One tested pair alone cannot tell its two ends apart. Of three hosts whose paths all fail nobody can be singled out.
+    A single tested pair cannot tell its two ends apart. If all paths of three hosts fail, none can be singled out.
     """
     if not bad:
         return FaultIsolation()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates the connectivity test of a fabric: records like those of a verification, one line per fault, one matrix."""
+"""Evaluate the connectivity test of a fabric: records as in a verification, one line per fault, and a matrix."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from .own_faults import arp_faults, duplicate_faults, port_fault, port_faults, r
 from .path_faults import KINDS, minimum_of, ping_faults, rate, slow_faults, unmeasured_faults
 
 MOST_ROWS = 16
-"""Hosts whose matrix is shown cell by cell."""
+"""Maximum number of hosts for which the matrix is shown cell by cell."""
 
 
 def evaluate(
     members: Sequence[str], parts: Mapping[str, Mapping[str, Any]], minimum_bandwidth: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """All of a connectivity test: `records` by host, `diagnoses`, `lines` of the matrix, and whether it `passed`.
+    """Evaluate a connectivity test: `records` by host, `diagnoses`, `lines` of the matrix, and whether it `passed`.
 
-    `parts`: for every host that was asked, its planned `ports`, its `peers` and the `result` of module
-    fabric_connectivity.
-    `minimum_bandwidth`: the least throughput, `tcp_gbit` and `rdma_gbit`.
+    `parts`: for every tested host, its planned `ports`, its `peers` and the `result` of module fabric_connectivity.
+    `minimum_bandwidth`: the minimum throughput, `tcp_gbit` and `rdma_gbit`.
     """
     seen, wanted = put_together(members, parts), minimum_bandwidth or {}
     faults = diagnose(seen, wanted)
@@ -45,10 +44,10 @@ def evaluate(
 
 
 def diagnose(seen: Measurements, minimum_bandwidth: Mapping[str, Any]) -> list[Diagnosis]:
-    """One entry a fault. What a host's own facts show comes first and explains the paths that fail by it."""
+    """Return one entry per fault. Faults in a host's own facts come first, and explain the paths that fail by them."""
     doubles = duplicate_faults(seen)
     places = {place for _, concerned in doubles for place in concerned}
-    # A host that took another one's address has lost its own: that is one fault, told with both names.
+    # A host that took another one's address lacks its own: that is one fault, reported with both names.
     ports = [
         (fault, host, rails, kind)
         for fault, host, rails, kind in port_faults(seen)
@@ -60,7 +59,7 @@ def diagnose(seen: Measurements, minimum_bandwidth: Mapping[str, Any]) -> list[D
         return any(key in fault.explains for fault in faults)
 
     faults += arp_faults(seen)
-    # A route that is wrong because the port has no address is no fault of its own.
+    # A wrong route because the port has no address is not a separate fault.
     faults += [fault for fault in route_faults(seen) if not any(explained(key) for key in fault.routes)]
     faults += ping_faults(seen, explained)
     faults += slow_faults(seen, minimum_bandwidth, explained)
@@ -154,7 +153,7 @@ def _throughput(path: Path, kind: str, minimum_bandwidth: Mapping[str, Any]) -> 
 
 
 def _explained(record: Record, key: Key, causes: Mapping[Key, Diagnosis]) -> Record:
-    """A record that is not right, with the fault behind it."""
+    """Add cause and remedy to a record that did not pass."""
     if record["verdict"] == PASS:
         return record
     cause = causes.get(key)
@@ -167,9 +166,9 @@ def _explained(record: Record, key: Key, causes: Mapping[Key, Diagnosis]) -> Rec
 
 
 def matrix_lines(seen: Measurements, minimum_bandwidth: Mapping[str, Any]) -> list[str]:
-    """Rows send, columns receive; a cell has a word for each rail, or one where all rails agree.
+    """Render the matrix: rows send, columns receive; a cell has a word per rail, or one if all rails agree.
 
-    Of many hosts one line counts the cells: nobody finds a word among thousands, and each fault is told anyway.
+    For many hosts a single line counts the cells: thousands are unreadable, and each fault is reported anyway.
     """
     hosts = seen.members
     by_ends: dict[tuple[str, str], dict[int, Path]] = {}
@@ -194,7 +193,7 @@ def matrix_lines(seen: Measurements, minimum_bandwidth: Mapping[str, Any]) -> li
 
 
 def _in_words(hosts: int, cells: Iterable[str]) -> str:
-    """How many pairs are well, and how many have which other word."""
+    """Count the pairs by the text of their cells."""
     counted = Counter("ok" if _is_well(cell) else cell for cell in cells)
     words = [f"{counted.pop('ok', 0)} ok", *(f"{number} {word}" for word, number in counted.most_common(8))]
     return f"{hosts} hosts, {hosts * (hosts - 1)} pairs of sender and receiver: {', '.join(words)}"
@@ -212,7 +211,7 @@ def _cell(seen: Measurements, host: str, paths: Mapping[int, Path], minimum_band
 
 
 def _word(path: Path | None, minimum_bandwidth: Mapping[str, Any]) -> str:
-    """One path in a word: a figure in Gb/s where there is one, else ok, the largest size that passes, dead or ?."""
+    """Return one path as a word: its throughput in Gb/s if measured, else ok, the largest packet, loss, dead or ?."""
     if path is None:
         return "?"
     if path.failure:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all hosts of a fabric saw, put together: rails, paths, ports, and who said nothing."""
+"""The combined measurements of all hosts of a fabric: rails, paths, ports, and hosts without a report."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.fabric.connecti
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.records import last_line
 
 DEAD, CUT, LOSS = "dead", "cut", "loss"
-"""What is wrong with a path: nothing passes, only smaller packets do, or some packets are lost."""
+"""Failures of a path: nothing passes, only smaller packets pass, or some packets are lost."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """One direction between two hosts on one rail, as its sender saw it."""
+    """One direction between two hosts on one rail, as measured by the sender."""
 
     host: str
     peer: str
@@ -30,17 +30,17 @@ class Path:
 
     @property
     def ok(self) -> bool:
-        """Whether packets that fill the MTU all came back."""
+        """Whether all packets of full MTU size were answered."""
         return bool(self.ping.get("ok"))
 
     @property
     def largest(self) -> int:
-        """The largest packet that passes; 0 where none does."""
+        """The largest packet that passes; 0 if none does."""
         return int(self.ping.get("largest") or 0)
 
     @property
     def failure(self) -> str:
-        """What is wrong; empty where nothing is."""
+        """The kind of failure; empty if there is none."""
         if self.ok:
             return ""
         if self.ping.get("received"):
@@ -48,40 +48,40 @@ class Path:
         return CUT if 0 < self.largest < self.mtu else DEAD
 
     def measured(self, kind: str) -> Mapping[str, Any] | None:
-        """A measurement of throughput, `tcp` or `rdma`; None where none was asked for."""
+        """Return the throughput measurement of kind `tcp` or `rdma`; None if it was not requested."""
         return self.tcp if kind == "tcp" else self.rdma
 
     def touches(self, host: str, rail: int) -> bool:
-        """Whether this path begins or ends at a host's port."""
+        """Return whether this path starts or ends at a host's port on this rail."""
         return self.rail == rail and host in (self.host, self.peer)
 
 
 @dataclass
 class Measurements:
-    """The fabric as its hosts saw it."""
+    """The fabric as measured by its hosts."""
 
     members: list[str]
     rails: dict[str, list[dict[str, Any]]]
-    """Each host's rails in the order of the plan: port, address with prefix (null where not planned), MTU."""
+    """Each host's rails in the order of the plan: port, address with prefix (null if not planned), MTU."""
     reports: dict[str, Mapping[str, Any]]
     silent: dict[str, str]
-    """Hosts that were asked and handed in nothing, with the reason."""
+    """Hosts that returned no report, with the reason."""
     paths: list[Path] = field(default_factory=list)
 
     def port(self, host: str, rail: int) -> str:
-        """The name of a host's port on a rail; the rail's number where the host's plan is not known."""
+        """Return the name of a host's port on a rail; the rail's number if the host's plan is unknown."""
         rails = self.rails.get(host) or []
         known = rails[rail].get("port") if rail < len(rails) else None
         return str(known) if known else f"rail {rail + 1}"
 
     def facts(self, host: str, rail: int) -> Mapping[str, Any] | None:
-        """What a host read of its own port; None where it has no such port."""
+        """Return a host's facts about its own port; None if it has no such port."""
         ports = (self.reports.get(host) or {}).get("ports") or {}
         found = ports.get(self.port(host, rail))
         return found if isinstance(found, Mapping) else None
 
     def owner(self, mac: str) -> tuple[str, str] | None:
-        """The host and port that have a MAC."""
+        """Return the host and port with this MAC address."""
         for host, report in self.reports.items():
             for port, facts in (report.get("ports") or {}).items():
                 if str(facts.get("mac") or "").lower() == mac.lower():
@@ -89,21 +89,21 @@ class Measurements:
         return None
 
     def rail_of(self, host: str, port: str) -> int | None:
-        """The number of the rail that a host's port is on; None where it is on none."""
+        """Return the index of the rail of a host's port; None if it is on none."""
         listed = [str(rail["port"]) for rail in self.rails.get(host) or []]
         return listed.index(port) if port in listed else None
 
     @property
     def rail_count(self) -> int:
-        """How many rails the fabric has."""
+        """The number of rails of the fabric."""
         return max((len(rails) for rails in self.rails.values()), default=0)
 
 
 def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]]) -> Measurements:
-    """The hosts' results as one picture.
+    """Combine the results of all hosts.
 
-    `parts`: for every host that was asked its planned `ports`, its `peers`, the `result` of module fabric_connectivity,
-    and whether it was known to be `absent`.
+    `parts`: for every tested host, its planned `ports`, its `peers`, the `result` of module fabric_connectivity, and
+    whether it was known to be `absent`.
     """
     rails: dict[str, list[dict[str, Any]]] = {}
     reports: dict[str, Mapping[str, Any]] = {}
@@ -123,7 +123,7 @@ def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]])
 
 
 def _silence(part: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Why a host that said nothing did so."""
+    """Return why a host returned no report."""
     if not result.get("skipped"):
         return "it handed in no result"
     return "it did not answer before" if part.get("ports") or part.get("absent") else "none of its rails has a port"

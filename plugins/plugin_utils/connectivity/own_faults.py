@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that a host's own facts show: who is silent, what is wrong with a port, an address, a route.
+"""Faults that a host's own facts show: no report, and faulty ports, addresses and routes.
 
-They come before all blame by comparison: a path to a port without a cable says nothing about the switch.
+They take precedence over comparing paths: a path to a port without a cable says nothing about the switch.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from .diagnosis import Diagnosis, Key, listed
 from .measurements import CUT, DEAD, Measurements, Path
 
 _CAGE = re.compile(r"f\d+(?:np\d+)?$")
-"""The end of a port's name that tells the cage of a card with two: function and port number."""
+"""End of a port's name that identifies the cage of a two-port card: function and port number."""
 
 
 @dataclass(frozen=True)
 class PortFault:
-    """What is wrong with a port, in words that fit several ports of a host."""
+    """A fault of a port, with texts that fit several ports of a host."""
 
     kind: str
     words: str
     remedy: str
     failures: tuple[str, ...] = ()
-    """The failures of paths that this explains; empty for all."""
+    """Path failures that this fault explains; empty for all."""
     others: tuple[str, ...] = field(default=(), compare=False)
-    """Further ports that the words name."""
+    """Further ports that the text names."""
 
 
 def silent_hosts(seen: Measurements) -> list[Diagnosis]:
-    """Hosts that were asked and took no part."""
+    """Return a fault for each host without a report."""
     found = []
     for host, reason in seen.silent.items():
         remedy = f"make {host} answer (`ansible -m ping {host}`) and test the fabric again"
@@ -44,7 +44,7 @@ def silent_hosts(seen: Measurements) -> list[Diagnosis]:
 
 
 def port_faults(seen: Measurements) -> list[tuple[Diagnosis, str, frozenset[int], str]]:
-    """What is wrong with ports by their hosts' own facts, as (diagnosis, host, rails, kind)."""
+    """Return faults of ports according to their hosts' own facts, as (diagnosis, host, rails, kind)."""
     found = []
     for host, report in seen.reports.items():
         if report.get("problem"):
@@ -81,7 +81,7 @@ def port_faults(seen: Measurements) -> list[tuple[Diagnosis, str, frozenset[int]
 
 
 def port_fault(seen: Measurements, host: str, rail: int) -> PortFault | None:
-    """The first thing that is wrong with a port; what comes after it may only be its consequence."""
+    """Return the first fault of a port; later ones may only be its consequence."""
     planned, facts = seen.rails[host][rail], seen.facts(host, rail)
     if facts is None:
         return PortFault(
@@ -124,7 +124,7 @@ def _without_carrier(seen: Measurements, host: str, rail: int) -> PortFault:
 
 
 def _same_card(one: str, other: str) -> bool:
-    """Whether two names differ in nothing but the cage."""
+    """Return whether two port names differ only in the cage."""
     return one != other and bool(_CAGE.search(one)) and _CAGE.sub("", one) == _CAGE.sub("", other)
 
 
@@ -138,7 +138,7 @@ def _address_fault(planned: str, addresses: list[str]) -> PortFault:
 
 
 def duplicate_faults(seen: Measurements) -> list[tuple[Diagnosis, frozenset[tuple[str, int]]]]:
-    """Addresses that two machines have, as (diagnosis, the ports concerned); each address once."""
+    """Return addresses used by two machines, as (diagnosis, affected ports); each address once."""
     claims: dict[str, dict[str, set[str]]] = {}
     for host, report in seen.reports.items():
         for port, double in (report.get("duplicates") or {}).items():
@@ -182,7 +182,7 @@ def _duplicate(
 
 
 def _holders(seen: Measurements, owner: tuple[str, str], address: str) -> set[tuple[str, str]]:
-    """The ports of a host that have an address; another port of it may have answered in their place."""
+    """Return the ports of a host that have an address; another port of the host may have answered for them."""
     host, port = owner
     ports = seen.reports[host].get("ports") or {}
     held = {(host, name) for name, facts in ports.items() if address in map(bare, facts.get("addresses") or [])}
@@ -190,7 +190,7 @@ def _holders(seen: Measurements, owner: tuple[str, str], address: str) -> set[tu
 
 
 def arp_faults(seen: Measurements) -> list[Diagnosis]:
-    """Ports that answer for each other's addresses, so that packets of one rail arrive on another; one line for all."""
+    """Return one fault for all ports that answer ARP for each other, so that packets arrive on another rail."""
     doubles = [
         (host, port)
         for host, report in seen.reports.items()
@@ -217,7 +217,7 @@ def _where(seen: Measurements, host: str, port: str, address: str) -> str:
 
 
 def route_faults(seen: Measurements) -> list[Diagnosis]:
-    """Traffic between fabric addresses that would leave by another port than the rail's."""
+    """Return faults of traffic between fabric addresses that would not leave by the rail's port."""
     found: list[Diagnosis] = []
     for host, report in seen.reports.items():
         together: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -248,7 +248,7 @@ def route_faults(seen: Measurements) -> list[Diagnosis]:
 
 
 def route_problem(way: Mapping[str, Any]) -> str:
-    """How the way to a peer is wrong; empty where it leaves by the rail's port, with no router between."""
+    """Return what is wrong with a route to a peer; empty if it leaves by the rail's port without a router."""
     if way.get("problem"):
         return f"nowhere ({way['problem']})"
     if way.get("dev") != way.get("port"):
@@ -259,7 +259,7 @@ def route_problem(way: Mapping[str, Any]) -> str:
 
 
 def _keys(path: Path, failures: tuple[str, ...]) -> list[Key]:
-    """The records of a path that a fault explains: its pings where they fail in this way, and what follows from it."""
+    """Return the records of a path that a fault explains: ping, TCP and RDMA, unless it fails in another way."""
     if failures and path.failure not in failures and path.failure:
         return []
     return [(path.host, kind, path.port, path.peer) for kind in ("ping", "tcp", "rdma")]

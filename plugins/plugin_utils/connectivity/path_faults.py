@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that only show by comparing paths: what the switch does to packets, and what is slow."""
+"""Faults that only show by comparing paths: packets lost or limited at the switch, and slow links."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .measurements import CUT, DEAD, LOSS, Measurements, Path
 
 KINDS = {"tcp": "TCP", "rdma": "RDMA"}
 _SHUT = ("nobody listens", "timed out")
-"""How a port looks that a firewall does not let through."""
+"""Texts of errors for a port that a firewall may block."""
 
 
 def ping_faults(seen: Measurements, explained: Callable[[Key], bool]) -> list[Diagnosis]:
-    """What is wrong with paths whose ends are right; a fault that is the same on several rails is one."""
+    """Return faults of paths with healthy ends; the same fault on several rails is merged into one."""
     together: dict[tuple[str, str, int], list[tuple[int, list[Path]]]] = {}
     for rail in range(seen.rail_count):
         paths = [path for path in seen.paths if path.rail == rail]
         open_ = [path for path in paths if not path.failure or not explained(ping_key(path))]
         for failure in (DEAD, CUT, LOSS):
             bad = {_pair(path) for path in open_ if path.failure == failure}
-            # What fails otherwise says nothing here; what is right does.
+            # Paths with another failure prove nothing here; healthy ones do.
             tested = bad | {_pair(path) for path in open_ if not path.failure}
             for who, concerned in _told(isolate_fault(bad, tested), open_, failure):
                 together.setdefault((failure, who, _size(concerned)), []).append((rail, concerned))
@@ -34,12 +34,12 @@ def ping_faults(seen: Measurements, explained: Callable[[Key], bool]) -> list[Di
 
 
 def ping_key(path: Path) -> Key:
-    """The record of a path's pings."""
+    """Return the key of the record of a path's pings."""
     return path.host, "ping", path.port, path.peer
 
 
 def _told(found: FaultIsolation, paths: Sequence[Path], failure: str) -> Iterable[tuple[str, list[Path]]]:
-    """Each culprit with the paths that it explains; `*` is everybody, a space joins a pair."""
+    """Yield each culprit with the paths it explains; `*` stands for all hosts, and a space joins a pair."""
     bad = [path for path in paths if path.failure == failure]
     if found.everybody:
         yield "*", bad
@@ -87,7 +87,7 @@ def _ping_diagnosis(
 def slow_faults(
     seen: Measurements, minimum_bandwidth: Mapping[str, Any], explained: Callable[[Key], bool]
 ) -> list[Diagnosis]:
-    """Paths below the minimum, told by what the slow ones share."""
+    """Return faults of paths below the minimum throughput, by what the slow ones share."""
     together: dict[tuple[str, str, str], list[tuple[int, list[Path]]]] = {}
     for kind in KINDS:
         minimum = minimum_of(minimum_bandwidth, kind)
@@ -102,10 +102,10 @@ def slow_faults(
 
 
 def _slow_sides(measured: Sequence[Path], kind: str, minimum: float) -> Iterable[tuple[str, str, list[Path]]]:
-    """Culprits of slow paths: a host's port in both directions, in one of them, everybody, or a single path."""
+    """Yield culprits of slow paths: a host's port in both or one direction, all hosts, or a single pair."""
     slow = [path for path in measured if (rate(path, kind) or 0.0) < minimum]
     pairs = {_pair(path) for path in slow}
-    # A pair is slow where both of its directions are; one direction alone points at a sender or a receiver.
+    # A pair is slow if both directions are; a single direction points to a sender or a receiver.
     both = {pair for pair in pairs if all(path in slow for path in measured if _pair(path) == pair)}
     found = isolate_fault(both, {_pair(path) for path in measured})
     if found.everybody:
@@ -169,7 +169,7 @@ def _slow_diagnosis(
 
 
 def _slower_links(seen: Measurements, hosts: Sequence[str], rails: Sequence[int]) -> str:
-    """Words for links that negotiated less than those of the other hosts."""
+    """Describe a link that negotiated a lower speed than those of the other hosts."""
     for rail in rails:
         speeds = {host: (seen.facts(host, rail) or {}).get("speed_mbit") for host in seen.reports}
         usual = Counter(speed for host, speed in speeds.items() if speed and host not in hosts).most_common(1)
@@ -181,19 +181,19 @@ def _slower_links(seen: Measurements, hosts: Sequence[str], rails: Sequence[int]
 
 
 def minimum_of(minimum_bandwidth: Mapping[str, Any], kind: str) -> float:
-    """The least throughput of a kind in Gb/s; 0 where none is asked for."""
+    """Return the minimum throughput of a kind in Gb/s; 0 if none is required."""
     return float(minimum_bandwidth.get(f"{kind}_gbit") or 0.0)
 
 
 def rate(path: Path, kind: str) -> float | None:
-    """What was measured, in Gb/s; None where nothing was."""
+    """Return the measured throughput in Gb/s; None if there is none."""
     measured = path.measured(kind)
     found = measured.get("gbit") if measured else None
     return None if found is None else float(found)
 
 
 def unmeasured_faults(seen: Measurements, explained: Callable[[Key], bool]) -> list[Diagnosis]:
-    """Why throughput was asked for and not measured, each reason once."""
+    """Return why requested throughput was not measured, each reason once."""
     together: dict[tuple[str, str], list[Path]] = {}
     for path in seen.paths:
         for kind in KINDS:
@@ -223,7 +223,7 @@ def unmeasured_faults(seen: Measurements, explained: Callable[[Key], bool]) -> l
 
 
 def _place(path: Path, problem: str) -> tuple[str, str]:
-    """Where a problem was, and what it was: a partner tells its own as `on PARTNER: ...`."""
+    """Split a problem into its host and text: a problem of the partner is reported as `on PARTNER: ...`."""
     prefix = f"on {path.peer}: "
     if problem.startswith(prefix):
         return path.peer, problem.removeprefix(prefix)

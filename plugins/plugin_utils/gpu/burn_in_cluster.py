@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The burn-in of a whole cluster: every host's own checks, and those that only all hosts together can make."""
+"""Evaluate the burn-in of a whole cluster: each host's own checks, and those across all hosts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .power import cluster_checks
 def evaluate_cluster(
     results: Mapping[str, Mapping[str, Any]], power: Mapping[str, Any], accepted: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """`records` by host and `wrong`, one line for every check of all hosts together that is not right.
+    """Return `records` by host, and `wrong` with a line for every cross-host check that did not pass.
 
-    `results` are what the module gave for each host, with the profile as `hardware`.
+    `results` has the module's result for each host, with the profile as `hardware`.
     """
     together = cluster_checks(results, power)
     records: dict[str, list[Record]] = {}

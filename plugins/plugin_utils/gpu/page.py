@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page for people of what was evaluated: the counts, every check with the wrong ones first, and the topologies."""
+"""Render evaluated GPU checks as an HTML page: counts, all checks with failures first, and topologies."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ figcaption { color: var(--calm); }
 
 
 def html(document: Mapping[str, Any]) -> str:
-    """One page that needs nothing else: no script, no other file; everything out of a capture is escaped.
+    """Render a self-contained page without scripts or other files; all text from captures is escaped.
 
-    `document` is what diagnose gives: {"hardware", "checks", "parsed": {source: {kind: data}}, ...}.
+    `document` is the result of diagnose: {"hardware", "checks", "parsed": {source: {kind: data}}, ...}.
     """
     checks = [one for one in document.get("checks") or () if isinstance(one, Mapping)]
     hardware = document.get("hardware")
@@ -82,7 +82,7 @@ def html(document: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Escaped text of any value; one that is no text as JSON."""
+    """Escape any value as text; one that is not a string is rendered as JSON."""
     if value is None:
         return ""
     plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -141,7 +141,7 @@ def _table(checks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _pictures(document: Mapping[str, Any], checks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The topology of every source that has one, with the checks of that source marked in it."""
+    """Render the topology of every source that has one, with failed checks marked."""
     parsed = document.get("parsed")
     figures: list[str] = []
     for source, kinds in parsed.items() if isinstance(parsed, Mapping) else ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topology as a table for terminals and as an SVG: GPU by GPU and GPU by network card, what is wrong marked."""
+"""Render a topology as a terminal table and as SVG: GPU by GPU and GPU by network card, with failures marked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import
 
 UNKNOWN, SELF = "?", "X"
 SHOWN = ("gpu.count", "topo.pairs", "topo.nics")
-"""The checks that the matrix is about."""
+"""Checks that concern the matrix."""
 VERDICT_WORDS = {PASS: "ok", FAIL: "WRONG", NOT_APPLICABLE: "not applicable", COULD_NOT_CHECK: "could not check"}
 
 _CELL_WIDTH, _CELL_HEIGHT, _GAP, _LEFT, _TOP, _MARGIN = 58, 30, 22, 118, 104, 16
@@ -50,12 +50,12 @@ _STYLE = """
 
 
 def marks_of(checks: Iterable[Mapping[str, Any]]) -> set[frozenset[str]]:
-    """The pairs that failed checks mark, in no order: a way is the same in both directions."""
+    """Return the unordered pairs that failed checks mark: a path is the same in both directions."""
     return {frozenset(pair) for one in checks if one.get("verdict") == FAIL for pair in one.get("marks") or ()}
 
 
 def cell_text(topo: Mapping[str, Any], one: str, other: str) -> str:
-    """The word of a cell; where the two directions differ both, and a question mark where it is not known."""
+    """Return the text of a cell: both directions if they differ, and a question mark if unknown."""
     if one == other:
         return SELF
     cells = topo.get("cells") or {}
@@ -68,9 +68,9 @@ def cell_text(topo: Mapping[str, Any], one: str, other: str) -> str:
 
 
 def table_lines(topo: Mapping[str, Any], checks: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """The matrix for a terminal, plain text: a `!` after what is wrong, a `?` for what is not known.
+    """Render the matrix as plain text, with `!` after failures and `?` for unknown cells.
 
-    Below it stands what the words mean that occur in it. The checks are for their marks; they are not told again.
+    A legend of the words that occur follows. The checks only provide the marks; they are not listed.
     """
     gpus, nics = list(topo.get("gpus") or ()), list(topo.get("nics") or ())
     if not gpus:
@@ -102,7 +102,7 @@ def _words(topo: Mapping[str, Any], gpus: Sequence[str], nics: Sequence[str]) ->
 
 
 def _verdicts(checks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The checks about the matrix that somebody has to do something about, a sentence each."""
+    """Return a sentence for each check of the matrix that failed or could not be made."""
     lines = []
     for one in checks:
         if one.get("id") in SHOWN and one.get("verdict") in (FAIL, COULD_NOT_CHECK):
@@ -116,10 +116,10 @@ def _verdicts(checks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def svg(topo: Mapping[str, Any], checks: Sequence[Mapping[str, Any]] = (), title: str = "GPU topology") -> str:
-    """The matrix as a picture that needs nothing else: no script, no font, no other file.
+    """Render the matrix as a self-contained SVG without scripts, fonts or other files.
 
-    What is wrong has a thick border and an exclamation mark besides its colour, and every cell says in words what it
-    is. It is readable on a light and on a dark ground. Everything that came out of a capture is escaped.
+    Failures have a thick border and an exclamation mark in addition to their colour, and every cell has a text. The
+    picture is readable on light and dark backgrounds. All text from captures is escaped.
     """
     gpus, nics = list(topo.get("gpus") or ()), list(topo.get("nics") or ())
     places = [_LEFT + place * _CELL_WIDTH for place in range(len(gpus))]
@@ -153,12 +153,12 @@ def svg(topo: Mapping[str, Any], checks: Sequence[Mapping[str, Any]] = (), title
 
 
 def _text(value: object) -> str:
-    """Escaped, and without the characters that no XML may have."""
+    """Escape a value, and remove characters that are invalid in XML."""
     return escape("".join(one for one in str(value) if one.isprintable() or one == " "))
 
 
 def _headings(topo: Mapping[str, Any], gpus: Sequence[str], nics: Sequence[str], places: Sequence[int]) -> list[str]:
-    """The names over the columns, those of network cards under their device's, and the names before the rows."""
+    """Render the column headings, for network cards with the device's name below, and the row headings."""
     names = topo.get("nic_names") or {}
     body = []
     for name, left in zip([*gpus, *nics], places, strict=True):
@@ -207,7 +207,7 @@ def _cell(topo: Mapping[str, Any], one: str, other: str, place: tuple[int, int],
 
 
 def _notes(topo: Mapping[str, Any], checks: Sequence[Mapping[str, Any]], width: int, top: int) -> tuple[list[str], int]:
-    """What is wrong in sentences and what the words mean, folded to the width; and where the picture ends."""
+    """Render failures and the legend, wrapped to the width, and return them with the bottom of the picture."""
     columns = max(40, (width - 2 * _MARGIN) // 7)
     lines: list[tuple[str, str]] = []
     for sentence in _verdicts(checks):

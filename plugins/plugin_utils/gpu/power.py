@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all hosts found together: their power against what the rack can give, and whether they compute the same.
+"""Cross-host checks of a burn-in: power against the budget of host and rack, and identical results.
 
-A GPU may draw its limit at any time, so the limits are what a budget must hold; where the driver tells none, what was
-drawn under load stands in. What a host takes beside its GPUs is known from the profile or from the operator.
+A GPU may draw its limit at any time, so a budget must cover the limits; if the driver reports none, the draw measured
+under load takes its place. What a host draws beside its GPUs comes from the profile or the operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu.checks.burn
 from ansible_collections.firstlight.cluster.plugins.module_utils.verdicts import COULD_NOT_CHECK, FAIL, PASS
 
 BUDGET = ("host_w", "rack_w", "other_w")
-"""What an operator may say: the most of a host, of all hosts, and what a host takes beside its GPUs."""
+"""The operator's settings: maximum power of a host, of all hosts, and the draw of a host beside its GPUs."""
 
 _SOURCE = "burn-in"
 _UNKNOWN = "set firstlight_power.other_w to what a host takes beside its GPUs, W"
@@ -30,10 +30,10 @@ _LOWER = (
 
 
 def cluster_checks(results: Mapping[str, Mapping[str, Any]], budget: Mapping[str, Any]) -> dict[str, list[Check]]:
-    """Checks by host, of `results` by host: `measured`, the workload's document or None, and `hardware`, the profile.
+    """Return the checks by host for `results` by host: `measured` (the workload's document or None) and `hardware`.
 
-    What concerns all hosts of a rack together stands with the first of them. `budget` may have `racks`: by name its
-    `hosts` and `power_w`.
+    A check of a whole rack is listed under its first host. `budget` may have `racks`: by name their `hosts` and
+    `power_w`.
     """
     found: dict[str, list[Check]] = {host: [] for host in results}
     draws = {host: host_draw(one, budget.get("other_w")) for host, one in results.items()}
@@ -52,7 +52,7 @@ def cluster_checks(results: Mapping[str, Mapping[str, Any]], budget: Mapping[str
 
 
 def _racks(hosts: list[str], budget: Mapping[str, Any]) -> Iterator[tuple[str, list[str], float]]:
-    """Name, hosts and limit of each rack that has one; hosts of which no rack is told are in one together."""
+    """Yield name, hosts and limit of each rack that has one; hosts without a rack are grouped together."""
     racks: Mapping[str, Mapping[str, Any]] = budget.get("racks") or {}
     placed = {host for rack in racks.values() for host in rack["hosts"]}
     for name, rack in racks.items():
@@ -66,13 +66,13 @@ def _racks(hosts: list[str], budget: Mapping[str, Any]) -> Iterator[tuple[str, l
 
 
 def host_draw(result: Mapping[str, Any], other: Any = None) -> tuple[float, bool]:
-    """What a host may take, W, and whether that is all of it."""
+    """Return what a host may draw in watts, and whether that figure is complete."""
     hardware, measured = result.get("hardware") or {}, result.get("measured") or {}
     rated = hardware.get("host_power_w") or {}
     gpus = [power_limit(gpu) for gpu in measured.get("gpus") or ()]
     count, limit = int(hardware.get("gpus") or 0), hardware.get("power_limit_w")
     if not gpus or None in gpus:
-        # No limit is told: the profile's, what the whole host is rated for, or the most that was seen.
+        # Without a reported limit use the profile's, the rating of the whole host, or the highest measured draw.
         if limit:
             gpus = [float(limit)] * count
         elif rated.get("transient") and other is None:
@@ -90,26 +90,26 @@ def host_draw(result: Mapping[str, Any], other: Any = None) -> tuple[float, bool
 
 @dataclass(frozen=True)
 class PaperDraw:
-    """What one host may take before anything is measured, W."""
+    """What one host may draw in watts, before anything is measured."""
 
     sustained: float
     transient: float | None
-    """None where nobody has a figure."""
+    """None if unknown."""
     known: bool
-    """Whether that is all of it; without, it is the least."""
+    """Whether the figure is complete; otherwise it is a minimum."""
     gpus: int
     gpu_w: float | None
 
 
 def paper_draw(hardware: Mapping[str, Any], other: float | None = None) -> PaperDraw:
-    """What a host of this profile may take; `other` is what it takes beside its GPUs, where the operator says so."""
+    """Return what a host of this profile may draw; `other` is its draw beside the GPUs, if the operator gives it."""
     rated, limit = hardware.get("host_power_w") or {}, hardware.get("power_limit_w")
     if not limit:
-        other = None  # nobody knows the GPUs' part, so what the whole host is rated for is all there is
+        other = None  # the GPUs' share is unknown, so only the rating of the whole host is left
     sustained, known = host_draw({"hardware": hardware}, other)
     transient = rated.get("transient")
     if transient and limit and rated.get("sustained"):
-        # How far a transient goes beyond what is sustained is the GPUs' doing, whatever stands beside them.
+        # The GPUs cause the excess of transient over sustained power, whatever the rest of the host draws.
         transient = sustained + max(0.0, float(transient) - float(rated["sustained"]))
     return PaperDraw(
         sustained=sustained,
@@ -132,7 +132,7 @@ def _evaluated(name: str, host: str, watts: float, known: bool, budget: float, w
 
 
 def _same_answer(host: str, results: Mapping[str, Mapping[str, Any]]) -> list[Check]:
-    """A host whose GPUs agree with each other and with no other host; compared only where all else is the same."""
+    """Check that a host's result equals the other hosts'; only like configurations are compared."""
     answers = {name: _answer(one.get("measured") or {}) for name, one in results.items()}
     own = answers[host]
     if own is None:
@@ -143,7 +143,7 @@ def _same_answer(host: str, results: Mapping[str, Mapping[str, Any]]) -> list[Ch
         return []
     want = f"the same bits as {len(alike) - 1} other host{'' if len(alike) == 2 else 's'}"
     counted = Counter(alike.values()).most_common()
-    # With two hosts nobody knows which one is wrong: both are told of it.
+    # With a tie, as between two hosts, it is unknown which one is wrong: both fail.
     torn = len(counted) > 1 and counted[0][1] == counted[1][1]
     if len(counted) == 1 or (own[1] == counted[0][0] and not torn):
         return [make_check("burn_in.same_answer", PASS, want, "the same bits", source=_SOURCE, host=host)]
@@ -153,7 +153,7 @@ def _same_answer(host: str, results: Mapping[str, Mapping[str, Any]]) -> list[Ch
 
 
 def _answer(measured: Mapping[str, Any]) -> tuple[tuple[Any, ...], str] | None:
-    """Under what it was computed, and the digest; None without one answer."""
+    """Return the configuration of the computation and the result's digest; None without a unique result."""
     gpus: list[Mapping[str, Any]] = list(measured.get("gpus") or [])
     digests = {d for gpu in gpus for one in (gpu.get("answers") or {}).values() for d in one.get("digests") or ()}
     if len(digests) != 1 or measured.get("device") != "cuda":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an inventory says of each host, as plain data: what the plan starts from."""
+"""The inventory's data about each host as plain data, the input of the plan."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ RESULTS = (
     "nvidia_driver_reboot_required",
     "firstlight_records",
 )
-"""Facts an earlier play of the same run may have left; they are results, not intent."""
+"""Facts that an earlier play of the same run may have set; they are results, not intent."""
 
 SECRET_ENDINGS = ("_token", "_api_key", "_password", "_secret", "_key_values")
-"""How role variables are named that never enter a plan; the role reads them itself."""
+"""Name endings of role variables that never enter a plan; the role reads them itself."""
 
 NUMBER = "firstlight_fabric_number"
 """A host's place in every rail's subnet."""
 
 RACK = "firstlight_rack"
-"""Where a host stands: name and position, and what the rack's limits are."""
+"""A host's rack: name, position and the rack's limits."""
 
 ADDRESSES = ("ansible_host", "ansible_ssh_host")
 PORTS = ("ansible_port", "ansible_ssh_port")
@@ -36,17 +36,17 @@ USERS = ("ansible_user", "ansible_ssh_user")
 CONNECTION = "ansible_connection"
 BECOME = "ansible_become"
 REACH = (*ADDRESSES, *PORTS, *USERS, CONNECTION, BECOME)
-"""How Ansible reaches a host; of two names for one thing the first counts."""
+"""Variables by which Ansible reaches a host; of synonyms the first counts."""
 
 HOST_KEYS = (NUMBER, RACK)
-"""The intent variables that a host has for itself."""
+"""Intent variables that are set per host."""
 
 
 @dataclass(frozen=True)
 class HostIntent:
-    """A host of the inventory: its name, whether it is in group head, and what is set for it.
+    """A host of the inventory: its name, whether it is in group head, and its variables.
 
-    `intent` holds its firstlight_* variables, `variables` its role variables; both as the inventory has them.
+    `intent` holds its firstlight_* variables, `variables` its role variables; both as set in the inventory.
     """
 
     name: str
@@ -54,30 +54,30 @@ class HostIntent:
     intent: Mapping[str, Any] = field(default_factory=dict)
     variables: Mapping[str, Any] = field(default_factory=dict)
     address: str | None = None
-    """Where Ansible finds it: ansible_host, a name or an address."""
+    """The name or address under which Ansible reaches it: ansible_host."""
     is_worker: bool = False
     user: str | None = None
-    """The account that Ansible logs in as, where the inventory says so."""
+    """The account that Ansible logs in as, if the inventory sets it."""
     port: int | None = None
-    """The port of SSH, where the inventory says so."""
+    """The SSH port, if the inventory sets it."""
     reach: Mapping[str, Any] = field(default_factory=dict)
-    """What the inventory says of how Ansible reaches it, as it has it."""
+    """The connection variables of `REACH`, as set in the inventory."""
     others: frozenset[str] = frozenset()
-    """The names of all its other variables: an owner's own, or misspelt."""
+    """Names of all other variables: the owner's own, or misspelt."""
 
     @property
     def number(self) -> Any:
-        """The fabric number the inventory gives it; None leaves it to its place."""
+        """The fabric number set in the inventory; None derives it from the host's place."""
         return self.intent.get(NUMBER)
 
 
 def read_host(
     name: str, groups: Iterable[str], names: Iterable[object], value: Callable[[str], Any], roles: Iterable[str]
 ) -> HostIntent:
-    """A host out of its groups and variables; `value` gives a variable, templated, and only what the plan looks at.
+    """Read a host from its groups and variables; `value` templates a variable, and is called only for needed ones.
 
-    Where a plan was made already in this run, the variables of the roles are those of the plan, set as facts: of them
-    only those count that the owner had given.
+    If this run has already made a plan, the role variables are those of the plan, set as facts: only those that the
+    owner had given count.
     """
     prefixes = tuple(f"{role}_" for role in roles)
     member, known = frozenset(groups), [key for key in names if isinstance(key, str)]
@@ -115,7 +115,7 @@ def _port(text: str | None) -> int | None:
 
 
 def plain(value: Any) -> Any:
-    """The value with its containers made ordinary ones, which also templates what is lazy in them."""
+    """Convert containers to plain dicts and lists, which also templates lazy values in them."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys that stand twice in one mapping of an inventory: YAML takes the last, and Ansible only warns.
+"""Detect duplicate keys in mappings of an inventory: YAML takes the last one, and Ansible only warns.
 
-Ansible can be told to fail, but then also fails where a key stands in place of one that an anchor brings (`<<: *base`).
+Ansible can be configured to fail, but then also fails for a key that overrides one of a merged anchor (`<<: *base`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def check_repeated_keys(sources: Iterable[str], errors: PlanErrors) -> None:
-    """Refuse them, by file and line; what cannot be read is for whoever reads it."""
+    """Add an error with file and lines for each duplicate key; unreadable files are left to other checks."""
     for path in dict.fromkeys(_files(sources)):
         try:
             document = yaml.compose(path.read_text(encoding="utf-8"), Loader=_LOADER)
@@ -46,7 +46,7 @@ def _files(sources: Iterable[str]) -> Iterator[Path]:
 
 
 def _repeated(document: yaml.Node | None) -> Iterator[tuple[str, int, int]]:
-    """Key and both lines; of nodes that aliases share, once."""
+    """Yield each duplicate key with both lines; nodes shared by aliases are visited once."""
     nodes, seen = [document], set[int]()
     while nodes:
         node = nodes.pop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading an inventory so that nobody in it is left out in silence, whichever ansible.cfg is read."""
+"""Read an inventory so that no host is silently left out, regardless of ansible.cfg."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ansible.inventory import manager
 
 @contextlib.contextmanager
 def strict_inventory() -> Iterator[None]:
-    """While this lasts, a file that Ansible cannot read is an error; by default its hosts are silently missing."""
+    """Make an inventory file that Ansible cannot read an error; by default its hosts are silently missing."""
     own, ignored = vars(constants), manager.IGNORED
     usual = own["INVENTORY_ANY_UNPARSED_IS_FAILED"]
     own["INVENTORY_ANY_UNPARSED_IS_FAILED"] = True
-    # The host keys that `firstlight bootstrap` pins beside an inventory are no hosts.
+    # `firstlight bootstrap` pins host keys in known_hosts files beside an inventory; these contain no hosts.
     manager.IGNORED = re.compile(ignored.pattern + rb"|^known_hosts")
     try:
         yield

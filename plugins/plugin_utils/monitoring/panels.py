@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboard shows: rows of panels, each with its question to Prometheus. How it is drawn, others decide."""
+"""The content of the dashboard: rows of panels with their Prometheus queries. Rendering is done elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENGINE = "{{host}} {{model_name}}"
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: `kind` is a graph over time, a number, or a list of states."""
+    """One panel: `kind` is a graph over time, a number, or a list of states."""
 
     title: str
     question: str
@@ -36,15 +36,15 @@ class Panel:
     unit: str = "short"
     kind: str = "graph"
     target: str = ""
-    """The key of firstlight_targets that this panel shows a line of, where it is set."""
+    """The key of firstlight_targets for which this panel shows a line, if it is set."""
     least: bool = False
-    """Whether that is a minimum."""
+    """Whether the target is a minimum."""
     line: float | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """Panels that belong together."""
+    """A row of related panels."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -63,7 +63,7 @@ def _tokens(vllm: str, sglang: str) -> str:
 
 
 GOODPUT = Panel("Goodput", _all("firstlight_group_goodput_ratio"), "{{cluster}} {{group}}", "percentunit")
-"""Only where there are targets of times."""
+"""Shown only if there are latency targets."""
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -121,7 +121,7 @@ ROWS: tuple[Row, ...] = (
             Panel("Temperature", _all("firstlight_gpu_temperature_celsius"), "{{host}} {{gpu}}", "celsius"),
             Panel("Power", _all("firstlight_gpu_power_watts"), "{{host}} {{gpu}}", "watt"),
             Panel("Clock", _all("firstlight_gpu_clock_hertz"), "{{host}} {{gpu}}", "hertz"),
-            # Where GPU and machine share one memory, nvidia-smi tells nothing of it.
+            # If GPU and machine share one memory, nvidia-smi does not report it.
             Panel(
                 "Memory in use",
                 f"{_all('firstlight_gpu_memory_used_bytes')} or {_all('DCGM_FI_DEV_FB_USED')} * 1048576",
@@ -193,7 +193,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def rows(targets: Mapping[str, float]) -> tuple[Row, ...]:
-    """The rows with the lines of these targets, and the panels that only targets have an answer to."""
+    """Return the rows with the lines of these targets, and the panels that need targets."""
     found = []
     for row in ROWS:
         panels = [
@@ -207,7 +207,7 @@ def rows(targets: Mapping[str, float]) -> tuple[Row, ...]:
 
 
 def questions() -> dict[str, str]:
-    """Every question by its place, as Prometheus takes it: the dashboard's variables stand for everything."""
+    """Return every query by its place, with the dashboard's variables replaced by wildcards."""
     return {
         f"{row.title}: {panel.title}": panel.question.replace("$cluster", ".*").replace("$host", ".*")
         for row in ROWS

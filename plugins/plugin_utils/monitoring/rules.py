@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alerts: what must hold for how long, how grave it is, and what to do about it."""
+"""The alert rules: condition, duration, severity, and remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.monitoring.serv
 
 CRITICAL, WARNING = "critical", "warning"
 _SERVING = "engine.*|ray"
-"""Parts that stop, and are to stop, in the whole group when one of its nodes is drained."""
+"""Components that are expected to stop in the whole group when one of its nodes is drained."""
 
 
 @dataclass(frozen=True)
@@ -193,12 +193,12 @@ ALERTS: tuple[Alert, ...] = (
 
 
 _OWN_TOKENS = 5
-"""Prompt tokens a second and server: more than a supervisor's own questions, which are all that an idle server has."""
+"""Prompt tokens per second and server: above the supervisor's own probes, the only traffic of an idle server."""
 _SLOWER = "P95 of cluster {{{{ $labels.cluster }}}} is {{{{ $value | humanizeDuration }}}} {what}, target {target:g} ms"
 
 
 def target_alerts(targets: Mapping[str, float], cluster: str) -> tuple[Alert, ...]:
-    """An alert for each target of the inventory, on this cluster alone; none where none is set."""
+    """Return an alert for each target set in the inventory, for this cluster only."""
     chosen = f"cluster={json.dumps(cluster)}"
 
     def slow(name: str, target: str, what: str, remedy: str) -> Alert:
@@ -253,7 +253,7 @@ def target_alerts(targets: Mapping[str, float], cluster: str) -> tuple[Alert, ..
 
 
 def rules_document(targets: Mapping[str, float], cluster: str) -> dict[str, Any]:
-    """The file of rules as data."""
+    """Return the content of the rules file as data."""
     return {
         "groups": [
             {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of Prometheus for a cluster: one page a node, with everything on it."""
+"""The Prometheus configuration of a cluster: one metrics page per node, with everything on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class Target:
-    """A node that can be read."""
+    """A node to scrape."""
 
     host: str
     address: str
@@ -26,12 +26,12 @@ class Target:
 
     @property
     def endpoint(self) -> str:
-        """As Prometheus writes it."""
+        """Address and port in Prometheus' notation."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 def scrape_document(targets: Sequence[Target], cluster: str, rules: str) -> dict[str, Any]:
-    """The configuration as data. `host` is the name in the inventory; alerts and the dashboard go by it."""
+    """Return the configuration as data. Label `host` is the inventory name, which alerts and the dashboard use."""
     return {
         "global": {
             "scrape_interval": f"{INTERVAL_SECONDS}s",
@@ -52,8 +52,8 @@ def scrape_document(targets: Sequence[Target], cluster: str, rules: str) -> dict
 
 
 def render(document: object, words: str) -> str:
-    """A document as YAML under a heading of one comment."""
-    # Names out of an inventory are Ansible's own kind of text, which YAML does not write.
+    """Render a document as YAML below a one-line comment."""
+    # Names from an inventory are instances of Ansible's own string class, which safe_dump rejects.
     plain = json.loads(json.dumps(document))
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     return f"# firstlight: written by `firstlight monitoring`. {words}\n{text}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenPGP public keys: their fingerprints, read without gpg, which a minimal host has not."""
+"""Read fingerprints of OpenPGP public keys without gpg, which minimal hosts lack."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 _END = "-----END PGP PUBLIC KEY BLOCK-----"
 _PUBLIC_KEY = 6
 _KEPT = frozenset({2, _PUBLIC_KEY, 13, 14, 17})
-"""Signatures, public keys and subkeys, user names and pictures. Secret keys and compressed data can hold more keys."""
+"""Packets to keep: signatures, public keys and subkeys, user ids and attributes. Others could contain more keys."""
 
 
 def fingerprints(armored: str) -> list[str]:
-    """The fingerprint of every primary key in the text, in upper case. Raises ValueError for anything else."""
+    """Return the upper-case fingerprint of every primary key in the text. Raises ValueError for anything else."""
     found = [_fingerprint(body) for tag, body, _ in _packets(_binary(armored)) if tag == _PUBLIC_KEY]
     if not found:
         raise ValueError("the text has a key block, but no public key in it: export it with `gpg --armor --export`")
@@ -24,16 +24,16 @@ def fingerprints(armored: str) -> list[str]:
 
 
 def keyring(armored: str) -> str:
-    """The keys of a text as one armored block with nothing but the packets that `fingerprints` has seen.
+    """Return the keys of a text as one armored block, containing only packets that `fingerprints` has parsed.
 
-    apt and gpg find the end of a block, its headers and its lines by rules of their own: of a text as it was given they
-    may read a key that was not compared with any pin.
+    apt and gpg have their own rules for the end of a block, its headers and its lines: from the original text they
+    might read a key that was never compared with a pin.
     """
     return _armor(b"".join(whole for tag, _, whole in _packets(_binary(armored)) if tag in _KEPT))
 
 
 def armored(data: bytes) -> str:
-    """A key file as ASCII-armored text, whether it is that already or binary. Raises ValueError for anything else."""
+    """Convert a key file, armored or binary, to ASCII-armored text. Raises ValueError for anything else."""
     if data.lstrip().startswith(b"-----BEGIN "):
         return data.decode("utf-8", errors="replace")
     if not any(tag == _PUBLIC_KEY for tag, _, _ in _packets(data)):
@@ -49,7 +49,7 @@ def _armor(data: bytes) -> str:
 
 
 def _crc24(data: bytes) -> int:
-    """The checksum of an armored text (RFC 4880, 6.1)."""
+    """Compute the checksum of an armored text (RFC 4880, 6.1)."""
     value = 0xB704CE
     for byte in data:
         value ^= byte << 16
@@ -61,7 +61,7 @@ def _crc24(data: bytes) -> int:
 
 
 def plain_fingerprint(text: str) -> str:
-    """A fingerprint as tools print it, with blanks or colons, as its 40 digits. Raises ValueError for a short one."""
+    """Strip blanks and colons from a fingerprint, to its 40 digits. Raises ValueError for a short one."""
     digits = "".join(text.replace(":", " ").split()).upper().removeprefix("0X")
     if len(digits) != 40 or digits.strip("0123456789ABCDEF"):
         raise ValueError(
@@ -72,7 +72,7 @@ def plain_fingerprint(text: str) -> str:
 
 
 def _binary(armored: str) -> bytes:
-    """What is inside all the key blocks, without headers and checksum."""
+    """Decode the content of all key blocks, without headers and checksums."""
     data = b""
     inside = False
     body: list[str] = []
@@ -96,7 +96,7 @@ def _binary(armored: str) -> bytes:
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Type, body and all bytes of each packet, old and new format."""
+    """Yield tag, body and all bytes of each packet, in old or new format."""
     place = 0
     while place < len(data):
         start = place
@@ -134,5 +134,5 @@ def _new_length(data: bytes, place: int) -> tuple[int, int]:
 def _fingerprint(body: bytes) -> str:
     if not body or body[0] != 4:
         raise ValueError(f"the key is of OpenPGP version {body[0] if body else 'none'}, expected 4, as apt uses")
-    # The definition (RFC 4880, 12.2); nothing is protected by this hash here that the pin does not protect.
+    # RFC 4880, 12.2, defines the fingerprint as SHA-1; its security is that of the pin.
     return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False).hexdigest().upper()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The apt files of one pinned set: where it comes from, what keeps it there, and who must leave it alone.
+"""The APT files of one set of pinned packages: sources, preferences, and the exclusion from unattended-upgrades.
 
-Every role that pins packages has files of its own name. The keyring is named by its key instead: apt refuses two
-sources of one repository that name two keyrings, and driver and toolkit often come from the same one.
+Every role that pins packages has files named after it. The keyring is named after its key instead: apt rejects two
+sources of one repository with different keyrings, and driver and toolkit often come from the same repository.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ WHERE_LOGINS_BELONG = "Write them on the hosts into a file of mode 0600 in /etc/
 
 _FIELDS = frozenset({"uris", "suites", "components", "key", "key_file", "fingerprint", "origin", "trusted"})
 _NAMED = frozenset({"name", "packages"})
-"""Further fields where a set has several sources."""
+"""Additional fields for a set with several sources."""
 
 
 def source_path(name: str) -> str:
-    """The deb822 source of the set of this name."""
+    """Return the path of the deb822 source of a set."""
     return f"/etc/apt/sources.list.d/firstlight-{name}.sources"
 
 
 def preferences_path(name: str) -> str:
-    """The apt preferences of the set of this name.
+    """Return the path of the APT preferences of a set.
 
-    Of several records for everything of one origin, apt takes the first that it reads, file by file in the order of
-    their names. NVIDIA's cuda-keyring brings cuda-repository-pin-600, which has such a record: ours has to come first.
+    Of several records for all packages of one origin, apt uses the first it reads, with files in the order of their
+    names. NVIDIA's cuda-keyring installs cuda-repository-pin-600, which has such a record: ours must sort before it.
     """
     return f"/etc/apt/preferences.d/00-firstlight-{name}"
 
 
 def exclusion_path(name: str) -> str:
-    """What tells unattended-upgrades of the set of this name."""
+    """Return the path of the file that excludes a set from unattended-upgrades."""
     return f"/etc/apt/apt.conf.d/52firstlight-{name}"
 
 
 def keyring_path(fingerprint: str) -> str:
-    """The keyring with this key."""
+    """Return the path of the keyring with this key."""
     return f"/etc/apt/keyrings/firstlight-{fingerprint}.asc"
 
 
 def with_password(uris: Any) -> list[str]:
-    """The addresses among these that name a user or a password, each with both of them masked.
+    """Return the URIs that contain a user or a password, with both masked.
 
-    Apt takes everything up to the first slash for user and host; a # or ? ends neither.
+    Apt takes everything up to the first slash as user and host; a # or ? does not end it.
     """
     found = []
     for uri in " ".join(_list(uris)).split():
@@ -67,7 +67,7 @@ def with_password(uris: Any) -> list[str]:
 
 
 def refuse_password(variable: str, source: Mapping[str, Any] | None) -> None:
-    """Raises ValueError for a source with a user or password in an address, which would be in files for everybody."""
+    """Raise ValueError for a source with credentials in a URI, as its file would be readable by every user."""
     told = with_password((source or {}).get("uris"))
     if told:
         raise ValueError(
@@ -79,10 +79,10 @@ def refuse_password(variable: str, source: Mapping[str, Any] | None) -> None:
 def set_files(
     role: str, name: str, pins: Pins, held: Iterable[str], sources: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The files of a set: exclusion always, pins where there are any, and the sources that are given.
+    """Return the files of a set: the exclusion always, preferences if there are pins, and the given sources.
 
-    A source of several names itself (`name`) and the `packages` of the set that come from it; one without these is
-    that of the whole set. The file of a source has them under `packages`, for whoever installs.
+    If there are several, a source has a `name` and lists the `packages` of the set that come from it; one without
+    these provides the whole set. The file of a source lists them under `packages`, for the installing module.
     """
     text = f"Managed by Firstlight (role {role}): changes here are overwritten."
     header = f"# {text}\n"
@@ -155,7 +155,7 @@ def _source_files(header: str, variable: str, name: str, source: Mapping[str, An
 
 
 def _origin(source: Mapping[str, Any]) -> str:
-    """The site by which apt knows what comes from this source; a local directory has none."""
+    """Return the origin (site) by which apt identifies packages of this source; empty for a local directory."""
     return str(source.get("origin") or urlsplit(_list(source["uris"])[0]).hostname or "")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is told: who is waited for, a failure once for all its hosts, counters, time per phase."""
+"""Render parts of the progress display: waiting hosts, failures grouped over hosts, counters, time per phase."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import clock_time, duration, join_hosts
 
 MOST_HOSTS = 8
-"""Hosts whose counters are told one by one; more is a scroll of green in which nobody finds the red."""
+"""Maximum number of hosts whose counters are listed individually; in a longer list failures would get lost."""
 MOST_IN_TROUBLE = 16
 
 COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
@@ -18,7 +18,7 @@ COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ign
 
 @dataclass(frozen=True)
 class Line:
-    """One permanent line; `tone` says what it means, the callback decides its colour."""
+    """One permanent line; `tone` is its meaning, from which the callback derives the colour."""
 
     text: str
     tone: str = "plain"
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass
 class Waiting:
-    """A host that has been given a task and has not answered yet."""
+    """A host that runs a task and has not returned yet."""
 
     host: str
     key: str
@@ -39,7 +39,7 @@ class Waiting:
 
 @dataclass
 class Phase:
-    """One play: what it took and what it changed."""
+    """One play, with its duration and changes."""
 
     name: str
     key: str
@@ -51,13 +51,13 @@ class Phase:
     entered: bool = False
 
     def seconds(self, now: float) -> float:
-        """Time spent in this phase, up to now while it is still running."""
+        """Return the duration of the phase, until now if it is still running."""
         return (self.ended if self.ended is not None else now) - self.started
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that failed, or a host that did not answer; `remedy` is what to do about this host."""
+    """A failed task or an unreachable host; `remedy` is what to do about this host."""
 
     host: str
     key: str
@@ -69,12 +69,12 @@ class Failure:
     remedy: str = ""
 
     def group(self) -> tuple[Any, ...]:
-        """Hosts with an equal group are told in one block."""
+        """Return the key by which failures of several hosts are merged into one block."""
         return (self.unreachable, self.key, self.task, self.message, self.where, self.title)
 
 
 def waiting_groups(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
-    """Hosts that wait for the same task, longest wait first."""
+    """Group hosts by the task they run, longest wait first."""
     groups: dict[str, list[Waiting]] = {}
     for one in waiting:
         groups.setdefault(one.key, []).append(one)
@@ -82,7 +82,7 @@ def waiting_groups(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
 
 
 def live_text(phase: Phase, waiting: Iterable[Waiting], now: float) -> str:
-    """What the live line says: the phase, and who is waited for, for which task and for how long."""
+    """Render the live line: the phase, and which hosts run which task for how long."""
     parts = []
     for group in waiting_groups(waiting):
         oldest = min(group, key=lambda one: one.since)
@@ -94,7 +94,7 @@ def live_text(phase: Phase, waiting: Iterable[Waiting], now: float) -> str:
 
 
 def notes_of(group: Sequence[Waiting]) -> str:
-    """What is said of hosts that wait for one task: once where they say the same, else by host."""
+    """Join the notes of hosts that run the same task: once if they are equal, else by host."""
     said = [one for one in group if one.note]
     if len({one.note for one in said}) <= 1:
         return said[0].note if said else ""
@@ -102,7 +102,7 @@ def notes_of(group: Sequence[Waiting]) -> str:
 
 
 def still_waiting(phase: Phase, group: Sequence[Waiting], seconds: float) -> Line:
-    """The line of a log for hosts that have waited this long for one task."""
+    """Return the log line for hosts that have been running a task for this long."""
     said = notes_of(group)
     note = f" ({said})" if said else ""
     hosts = join_hosts([one.host for one in group], 8)
@@ -111,7 +111,7 @@ def still_waiting(phase: Phase, group: Sequence[Waiting], seconds: float) -> Lin
 
 
 def failure_block(phase: str, group: Sequence[Failure]) -> list[Line]:
-    """One readable block for all hosts that failed in the same way."""
+    """Render one block for all hosts that failed in the same way."""
     first = group[0]
     hosts = join_hosts([failure.host for failure in group], 16)
     remedies = list(dict.fromkeys(failure.remedy for failure in group if failure.remedy))
@@ -130,7 +130,7 @@ def failure_block(phase: str, group: Sequence[Failure]) -> list[Line]:
 
 
 def counter_lines(hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
-    """`spark0 : ok=7 changed=0 ...` for each host, as everybody who reads Ansible output looks for it."""
+    """Render `spark0 : ok=7 changed=0 ...` for each host, as in Ansible's own recap."""
     if not hosts:
         return [Line("No host took part.", "warning")]
     name_width = max(len(host) for host in hosts)
@@ -150,9 +150,9 @@ def counter_lines(hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
 
 
 def recap_lines(hosts: Mapping[str, Mapping[str, int]], whole: bool = False, racks: Sequence[Line] = ()) -> list[Line]:
-    """The counters of a few hosts; of a fleet those in trouble, and one sentence for all the others.
+    """Render the counters of a few hosts; for a fleet those of hosts in trouble, and one sentence for the others.
 
-    `racks` are the lines of racks in trouble.
+    `racks` has the lines of racks in trouble.
     """
     if whole or len(hosts) <= MOST_HOSTS:
         return [*counter_lines(hosts), *racks]
@@ -170,7 +170,7 @@ def recap_lines(hosts: Mapping[str, Mapping[str, int]], whole: bool = False, rac
 
 
 def phase_table(phases: Sequence[Phase], now: float, total: float, check_mode: bool) -> list[Line]:
-    """Time per phase with its share of the whole."""
+    """Render the time per phase with its share of the total."""
     rows = [("Phase", "Time", "Share", "Would change" if check_mode else "Changed")]
     for phase in phases:
         seconds = phase.seconds(now)
@@ -182,7 +182,7 @@ def phase_table(phases: Sequence[Phase], now: float, total: float, check_mode: b
 
 
 def slowest_lines(slowest: Mapping[tuple[str, str], tuple[float, str]]) -> list[Line]:
-    """The three slowest tasks: phase and task, how long the slowest host took, and which one that was."""
+    """Render the three slowest tasks: duration, phase and task, and the slowest host."""
     longest = sorted(slowest.items(), key=lambda entry: -entry[1][0])[:3]
     if not longest:
         return []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the progress callback knows: a state machine of one run.
+"""The state machine behind the progress callback.
 
-Nothing here imports Ansible, prints, or reads a clock of its own: events go in with the caller's clock, lines
-come out. The callback plugin only translates Ansible's events into these calls and writes the lines.
+Nothing here imports Ansible, prints, or reads a clock of its own: events go in with the caller's clock, lines come out.
+The callback plugin only translates Ansible's events into these calls and writes the lines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text i
     join_hosts,
 )
 
-# Identical failures of several hosts arrive within moments of each other; held this long, they are told once.
+# Identical failures of several hosts arrive at almost the same time; they are held this long to be reported once.
 GATHER_SECONDS = 2.0
 
 SPINNER_UNICODE = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -46,7 +46,7 @@ SPINNER_ASCII = "|/-\\"
 
 
 class Progress:
-    """The state of one run. Every method that may have something to say returns the lines to print."""
+    """The state of one run. Methods return the lines to print."""
 
     def __init__(self, clock: Callable[[], float], verbosity: int = 0) -> None:
         self.clock = clock
@@ -72,7 +72,7 @@ class Progress:
     # -- the course of a run --
 
     def begin(self, total_phases: int = 0, check_mode: bool = False) -> list[Line]:
-        """A playbook starts. Several playbooks of one command are one run, as in Ansible's own counters."""
+        """Start a playbook. Several playbooks of one command form one run, as in Ansible's own counters."""
         if not self.phases:
             self.started = self.clock()
         self._total_phases = len(self.phases) + self._passed_over + total_phases
@@ -82,15 +82,15 @@ class Progress:
         return []
 
     def know_racks(self, racks: Mapping[str, Sequence[str]]) -> None:
-        """Which hosts stand in which rack; one rack alone is nothing to tell apart."""
+        """Set the hosts of each rack; a single rack is ignored."""
         self._racks = racks if len(racks) > 1 else {}
 
     def start_phase(self, name: str, key: str) -> list[Line]:
-        """A play starts; a further batch (`serial`) of the same play continues its phase."""
+        """Start a play; a further batch (`serial`) of the same play continues its phase."""
         if self.phases and self.phases[-1].key == key and self.phases[-1].ended is None:
             return []
         if self._all_hosts_required:
-            # Ansible goes through the plays that are left and gives nobody a task.
+            # Ansible still iterates over the remaining plays, without running any task.
             return self.pass_over()
         lines = self.end_phase()
         phase = Phase(clean_name(name) or "Unnamed phase", key, self.clock())
@@ -102,12 +102,12 @@ class Progress:
         return [*lines, Line(f"==> {phase.name}{suffix}", "heading")]
 
     def pass_over(self) -> list[Line]:
-        """A play in which nobody has anything to do: it counts, and is not shown."""
+        """Skip a play without work: it is counted but not shown."""
         self._passed_over += 1
         return self.end_phase()
 
     def end_phase(self) -> list[Line]:
-        """The current phase is over: whatever was still waited for cannot answer any more."""
+        """End the current phase: tasks still waited for will not return any more."""
         if not self.phases or self.phases[-1].ended is not None:
             return []
         lines = [*self._gathered.tell(len(self._order)), *self.flush_failures()]
@@ -130,20 +130,20 @@ class Progress:
         return [*lines, Line(f"    {phase.name} done in {spent}, {changed}", "quiet")]
 
     def nobody_left(self) -> list[Line]:
-        """No host can go on; Ansible may say so more than once."""
+        """Report that no host can continue; Ansible may call this repeatedly."""
         if not self.phases or self.phases[-1].stopped:
             return []
         self.phases[-1].stopped = True
         return [*self.flush_failures(), Line("    No host can go on: the run stops here.", "failed")]
 
     def announce_task(self, key: str, name: str) -> list[Line]:
-        """A task is about to be given to hosts; its name is at its best here (templated)."""
+        """Note a task that is about to start; at this point its name is templated."""
         self._names[key] = clean_name(name)
         lines = self._gathered.tell(len(self._order))
         return [*lines, *self.flush_failures()] if not self.waiting else lines
 
     def start_task(self, host: str, key: str, name: str, interactive: bool = False) -> None:
-        """A host has been given a task."""
+        """Note that a host starts a task."""
         task = self._names.setdefault(key, clean_name(name))
         if self.phases:
             self.phases[-1].entered = True
@@ -152,48 +152,48 @@ class Progress:
         self.waiting[host] = Waiting(host, key, task, self.clock(), interactive=interactive)
 
     def retry(self, host: str, attempts: int, retries: int) -> None:
-        """A task with `until` did not succeed yet and will be tried again."""
+        """Note that a task with `until` will be retried."""
         if host in self.waiting:
             self.waiting[host].note = f"try {attempts + 1} of {max(retries, attempts + 1)}"
 
     def item_done(self, host: str) -> None:
-        """One item of a loop is done."""
+        """Note that one item of a loop is done."""
         if host in self.waiting:
             waiting = self.waiting[host]
             waiting.items += 1
             waiting.note = f"{waiting.items} item{'s' if waiting.items > 1 else ''} done"
 
     def note(self, notes: Mapping[str, str]) -> None:
-        """How far hosts are with what they do, in the words of their tasks."""
+        """Set the progress notes that tasks wrote for their hosts."""
         for host, words in notes.items():
             if host in self.waiting:
                 self.waiting[host].note = fit(clean_name(words), MOST_COLUMNS)
 
     def interactive(self) -> bool:
-        """Whether somebody is being asked something: nothing may be drawn over the question."""
+        """Return whether a prompt is open, over which nothing may be drawn."""
         return any(waiting.interactive for waiting in self.waiting.values())
 
     # -- results --
 
     def ok(self, host: str, key: str, task: str, label: str = "") -> list[Line]:
-        """A host had nothing to change."""
+        """Report a task that changed nothing on a host."""
         return self._answered(host, key, task, label, "ok", "ok", self.verbosity > 0)
 
     def skipped(self, host: str, key: str, task: str, label: str = "") -> list[Line]:
-        """A task did not apply to a host."""
+        """Report a task that was skipped on a host."""
         return self._answered(host, key, task, label, "skipped", "skipped", self.verbosity > 0)
 
     def changed(
         self, host: str, key: str, task: str, label: str = "", detail: str = "", would: bool = False
     ) -> list[Line]:
-        """A task changed a host (or, in check mode, would have)."""
+        """Report a task that changed a host (or, in check mode, would have)."""
         if self.phases:
             self.phases[-1].changed += 1
         word = "would change" if would else "changed"
         return self._answered(host, key, task, label, word, "changed", True, detail)
 
     def said(self, host: str, key: str, task: str, message: Sequence[str], label: str = "") -> list[Line]:
-        """A debug task has something to say to the operator."""
+        """Report the message of a debug task."""
         shown = self._host(label or host)
         self._finish(host, key, task)
         if self._is_fleet():
@@ -202,7 +202,7 @@ class Progress:
         return [*self._due_failures(), *(Line(f"  {shown}  {text}".rstrip()) for text in message)]
 
     def ignored(self, failure: Failure, changed: bool = False) -> list[Line]:
-        """A failure the playbook tolerates: worth a line, not a block. It may still have changed a host."""
+        """Report a failure that the playbook ignores as a line, not a block. It may still have changed a host."""
         if changed and self.phases:
             self.phases[-1].changed += 1
         self._finish(failure.host, failure.key, failure.task)
@@ -211,7 +211,7 @@ class Progress:
         return [*self._due_failures(), Line(text.rstrip(": "), "warning")]
 
     def failed(self, failure: Failure) -> list[Line]:
-        """A task failed on a host, or the host did not answer; told when all hosts have answered the task."""
+        """Record a failed task or an unreachable host, to be reported when all hosts have returned the task."""
         self._finish(failure.host, failure.key, failure.task)
         if self.phases:
             if failure.host not in self.phases[-1].failed:
@@ -221,7 +221,7 @@ class Progress:
         return self._due_failures()
 
     def all_hosts_required(self, failure: Failure) -> list[Line]:
-        """Hosts are out, and one that is not had to say so: why they are, and nothing against the one that says it."""
+        """Report that hosts are out and why; the host whose task fails for it does not count as failed itself."""
         self._finish(failure.host, failure.key, failure.task)
         self._spoke_for.add(failure.host)
         self._all_hosts_required = self.phases[-1].stopped = True
@@ -238,7 +238,7 @@ class Progress:
         return {host: reason_of(phase, failure) for host, (phase, failure) in failures}
 
     def flush_failures(self) -> list[Line]:
-        """Tell the failures that were held back, one block for the hosts that say the same."""
+        """Report the failures held back, in one block for hosts with the same failure."""
         groups: dict[tuple[Any, ...], list[Failure]] = {}
         for _, failure in self._pending:
             groups.setdefault(failure.group(), []).append(failure)
@@ -249,7 +249,7 @@ class Progress:
         return [line for group in groups.values() for line in failure_block(phase, group)]
 
     def tick(self) -> list[Line]:
-        """What has become due by the passing of time alone."""
+        """Return failures that have become due by time alone."""
         if self._pending and self.clock() - self._pending[0][0] >= GATHER_SECONDS:
             return self.flush_failures()
         return []
@@ -274,7 +274,7 @@ class Progress:
         return [*lines, *self._due_failures()]
 
     def _finish(self, host: str, key: str, task: str) -> str:
-        """The host answered: stop waiting for it, remember how long it took, give the task's name."""
+        """Stop waiting for a host, record the duration, and return the task's name."""
         name = clean_name(task) or self._names.get(key, "")
         waiting = self.waiting.pop(host, None)
         if waiting is not None and self.phases:
@@ -285,7 +285,7 @@ class Progress:
         return name
 
     def _due_failures(self) -> list[Line]:
-        """Failures whose task nobody is still running."""
+        """Return failures whose task no host is still running."""
         if not self._pending:
             return []
         running = {waiting.key for waiting in self.waiting.values()}
@@ -294,11 +294,11 @@ class Progress:
         return self.flush_failures()
 
     def _is_fleet(self) -> bool:
-        """Whether so many hosts take part that what they have alike is told once; -v tells of each."""
+        """Return whether there are so many hosts that equal lines are merged; -v reports each host."""
         return len(self._order) > MOST_HOSTS and self.verbosity == 0
 
     def _place(self, host: str) -> int:
-        """Hosts are told in inventory order, not in the order their answers happened to come in."""
+        """Return the sort key that lists hosts in the order they started, not in the order of their results."""
         return self._order.get(host, len(self._order))
 
     def _host(self, label: str) -> str:
@@ -307,14 +307,14 @@ class Progress:
     # -- what is waited for --
 
     def status(self, width: int, frame: int = 0, spinner: str = SPINNER_ASCII) -> str:
-        """The live line, at most `width` columns; empty when nothing is waited for."""
+        """Return the live line of at most `width` columns; empty if no host is waited for."""
         if not self.waiting or not self.phases or self.interactive():
             return ""
         mark = spinner[frame % len(spinner)]
         return fit(f"{mark} {live_text(self.phases[-1], self.waiting.values(), self.clock())}", width)
 
     def heartbeat(self, interval: float) -> list[Line]:
-        """The lines a log gets instead of the live line: one per waited-for task and interval."""
+        """Return the lines for a log in place of the live line: one per running task and interval."""
         if interval <= 0 or not self.phases or self.interactive():
             return []
         now = self.clock()
@@ -331,7 +331,7 @@ class Progress:
     # -- the end --
 
     def recap(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
-        """The closing report: hosts one by one or a fleet in a sentence, time per phase, slowest tasks, what failed."""
+        """Return the closing report: hosts or a summary of a fleet, time per phase, slowest tasks, failures."""
         lines = self.end_phase()
         hosts = {host: self._own_counts(host, counts) for host, counts in hosts.items()}
         racks = rack_lines(self._racks, hosts, self._reasons())
@@ -343,11 +343,11 @@ class Progress:
         return [*lines, *self._verdict(hosts)]
 
     def _own_counts(self, host: str, counts: Mapping[str, int]) -> Mapping[str, int]:
-        """A host that said that others are out has not failed itself."""
+        """Return a host's counters without the failure of the task that reports other hosts as out."""
         return {**counts, "failed": counts.get("failed", 0) - 1} if host in self._spoke_for else counts
 
     def _verdict(self, hosts: Mapping[str, Mapping[str, int]]) -> list[Line]:
-        """Repeat where it stopped: the block may have scrolled away. Rescued failures are no failures."""
+        """Repeat where the run failed, as the block may have scrolled away. Rescued failures do not count."""
         places: dict[tuple[str, str], list[str]] = {}
         for host, (phase, failure) in self._last_failure.items():
             counts = hosts.get(host, {})
@@ -360,7 +360,7 @@ class Progress:
         return [Line(""), *lines] if lines else []
 
     def timings(self, hosts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-        """The same numbers for programs."""
+        """Return the same numbers in machine-readable form."""
         now = self.clock()
         return {
             "phases": [

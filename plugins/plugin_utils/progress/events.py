@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the objects Ansible hands to a callback: tasks, results, counters. It knows their shape, and imports none."""
+"""Read the objects that Ansible passes to a callback (tasks, results, counters) without importing their classes."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text i
 
 
 def task_name(task: Any) -> str:
-    """The name without the role in front of it: the phase already says where we are."""
+    """Return the task's name without the role's: the phase already shows the context."""
     return str(task.name or task.action)
 
 
 def task_place(task: Any) -> str:
-    """The file and line of a task, relative where it is below the current directory."""
+    """Return the file and line of a task, relative if it is below the current directory."""
     path = str(task.get_path() or "")
     here = os.getcwd() + os.sep
     return path.removeprefix(here)
 
 
 def identify(result: Any) -> tuple[str, str, str]:
-    """Host, task key and the task's templated name."""
+    """Return the host, the task's key and the task's templated name."""
     return result.host.get_name(), str(result.task._uuid), task_name(result.task)
 
 
 def host_label(result: Any) -> str:
-    """The host and, when the work is done elsewhere, where."""
+    """Return the host's name, with the delegate if the task is delegated."""
     host = str(result.host.get_name())
     delegate = delegated_to(result)
     return f"{host} -> {delegate}" if delegate else host
 
 
 def delegated_to(result: Any) -> str | None:
-    """The host that did the work when it was not the task's own."""
+    """Return the host that a task is delegated to; None if it is the task's own."""
     delegate = result.task.delegate_to
     return str(delegate) if delegate and delegate != str(result.host.get_name()) else None
 
 
 def debug_lines(result: Any, hidden: Collection[str]) -> list[str]:
-    """What a debug task was asked to say: its message, or the variable (none of the `hidden`) and its value."""
+    """Return the output of a debug task: its message, or variables (except `hidden` ones) with their values."""
     outcome = dict(result.result)
     if "results" in outcome:
         return []
@@ -57,5 +57,5 @@ def debug_lines(result: Any, hidden: Collection[str]) -> list[str]:
 
 
 def counters(summary: Mapping[str, int]) -> dict[str, int]:
-    """Ansible's counters under the names its recap uses."""
+    """Return Ansible's counters under the names used in its recap."""
     return {name: int(summary["failures" if name == "failed" else name]) for name in COUNTERS}

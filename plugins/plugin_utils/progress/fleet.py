@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run over many hosts is told: who is out and why, and of each rack in trouble how many hosts came through."""
+"""Render a run over many hosts: which are out and why, and how many hosts of each troubled rack came through."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text i
 MOST_OF_A_RACK = 4
 MOST_OUT = 16
 MOST_NAMED = 4
-"""Hosts that say the same and are named; more are counted."""
+"""Maximum number of hosts named for the same line; more are counted."""
 MOST_COLUMNS = 160
-"""Of a reason in the recap; the whole of it stands where it happened."""
+"""Width of a reason in the recap; it is printed in full where it occurs."""
 
 
 class Gathered:
-    """Lines that many hosts of a fleet have alike, held back until the task is over and then told once."""
+    """Collects equal lines of many hosts until the task is over, to print them once."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[tuple[str, ...], str], list[str]] = {}
 
     def hold(self, host: str, texts: Sequence[str], tone: str) -> None:
-        """Keep what a host has to say."""
+        """Hold a host's lines."""
         self._held.setdefault((tuple(texts), tone), []).append(host)
 
     def tell(self, everybody: int) -> list[Line]:
-        """All of it, each text once for its hosts; nothing is held any more."""
+        """Return and clear all held lines, each text once for its hosts."""
         held, self._held = self._held, {}
         return [
             Line(f"  {_who(hosts, everybody)}  {text}".rstrip(), tone)
@@ -43,7 +43,7 @@ def _who(hosts: Sequence[str], everybody: int) -> str:
 
 
 def reason_of(phase: str, failure: Failure) -> str:
-    """Why a host is out, on one line."""
+    """Return why a host is out, as one line."""
     if failure.unreachable:
         said = f"does not {failure.title or 'answer'}"
     else:
@@ -52,7 +52,7 @@ def reason_of(phase: str, failure: Failure) -> str:
 
 
 def host_lines(reasons: Mapping[str, str]) -> list[Line]:
-    """`spark2: does not answer SSH (Observe)` for each host that is out."""
+    """Render `spark2: does not answer SSH (Observe)` for each host that is out."""
     told = [f"{host}: {reason}" for host, reason in list(reasons.items())[:MOST_OUT]]
     if len(reasons) > len(told):
         told.append(f"and {len(reasons) - len(told)} more")
@@ -62,7 +62,7 @@ def host_lines(reasons: Mapping[str, str]) -> list[Line]:
 def rack_lines(
     racks: Mapping[str, Sequence[str]], counts: Mapping[str, Mapping[str, int]], reasons: Mapping[str, str]
 ) -> list[Line]:
-    """`rack_b: 7 of 8, spark-b3: does not answer SSH (Observe)` for each rack with a host that is out."""
+    """Render `rack_b: 7 of 8, spark-b3: does not answer SSH (Observe)` for each rack with a host that is out."""
     lines = []
     for rack, members in racks.items():
         took_part = [host for host in members if host in counts]

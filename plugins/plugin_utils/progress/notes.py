@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a task that runs for long tells the progress callback how far it is.
+"""Progress notes from long-running tasks to the progress callback.
 
-Tasks run in processes that Ansible forks from the one that prints. Each writes a few words for its host into a file of
-a directory that the printing process made; that one reads them when it draws. Without the callback there is no such
-directory, and the words go nowhere.
+Tasks run in processes that Ansible forks from the one that prints. Each writes a short text for its host to a file in a
+directory created by the printing process, which reads the files when it draws. Without the callback there is no such
+directory, and notes are dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VARIABLE = "FIRSTLIGHT_PROGRESS_NOTES"
 
 
 def open_notes() -> str:
-    """Make the directory and name it to all processes that are forked from now on."""
+    """Create the directory and export its path to all processes forked from now on."""
     directory = tempfile.mkdtemp(prefix="firstlight-notes-")
     os.environ[VARIABLE] = directory
     return directory
@@ -33,12 +33,12 @@ def close_notes(directory: str) -> None:
 
 
 def note(host: str, words: str) -> None:
-    """Say how far a host is; no words take back what was said."""
+    """Set the progress note of a host; an empty text removes it."""
     directory = os.environ.get(VARIABLE, "")
     if not directory:
         return
     path = os.path.join(directory, hashlib.sha256(host.encode()).hexdigest()[:32])
-    # A word less on the screen is no reason for a task to fail.
+    # A missing note is no reason for a task to fail.
     with contextlib.suppress(OSError):
         if not words:
             os.unlink(path)
@@ -49,7 +49,7 @@ def note(host: str, words: str) -> None:
 
 
 def read_notes(directory: str) -> dict[str, str]:
-    """What every host last said."""
+    """Return the latest note of every host."""
     found = {}
     try:
         names = os.listdir(directory)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a result of Ansible says to people: its message and never a secret, and what to do about a silent host."""
+"""Readable messages from Ansible results, without secrets, and remedies for unreachable hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.progress.text import clean_name, fit, text_lines
 
 MOST_LINES = 200
-"""Of what a result says: a host that floods the screen would hide what the others say."""
+"""Maximum lines of one result, so that the output of one host does not hide that of the others."""
 HIDDEN_MESSAGE = "The message is hidden because this task handles a secret (no_log)."
 
 _REASON_PREFIX = re.compile(
@@ -23,14 +23,14 @@ _REASON_PREFIX = re.compile(
 
 
 def is_hidden(result: Mapping[str, Any]) -> bool:
-    """Whether the task asked for its result not to be shown (no_log)."""
+    """Return whether the result must not be shown (no_log)."""
     return "censored" in result or bool(result.get("_ansible_no_log"))
 
 
 def message_lines(result: Mapping[str, Any], verbose: bool = False) -> list[str]:
-    """What a failed result may say to people: its message, never its arguments, nothing when censored.
+    """Return the readable message of a failed result: never its arguments, and a fixed text if it is censored.
 
-    The output of a command (which the module has no words for) is added only when asked for with -v.
+    The output of a command, for which the module has no message, is included only with -v.
     """
     if is_hidden(result):
         return [HIDDEN_MESSAGE]
@@ -53,13 +53,13 @@ def message_lines(result: Mapping[str, Any], verbose: bool = False) -> list[str]
 
 
 def failed_items(result: Mapping[str, Any]) -> list[str]:
-    """For a loop: one paragraph for each item that failed, with its label."""
+    """Return the messages of the failed items of a loop, with their labels."""
     results = result.get("results")
     if not isinstance(results, list):
         return []
     lines: list[str] = []
     for number, item in enumerate(results, start=1):
-        # Since ansible-core 2.21 an item says no more that it failed, but still has its exception.
+        # Since ansible-core 2.21 a failed item no longer has `failed`, but still has `exception`.
         if not isinstance(item, Mapping) or not any(item.get(word) for word in ("failed", "unreachable", "exception")):
             continue
         first, *rest = message_lines(item)
@@ -68,7 +68,7 @@ def failed_items(result: Mapping[str, Any]) -> list[str]:
 
 
 def item_label(item: Mapping[str, Any], number: int) -> str:
-    """The item's name; a structure may hold anything, secrets too, and is only counted."""
+    """Return the item's label, or its number for a structure, which may contain anything, including secrets."""
     if is_hidden(item):
         return f"item {number}"
     label = item.get("_ansible_item_label", item.get(str(item.get("ansible_loop_var", "item"))))
@@ -78,7 +78,7 @@ def item_label(item: Mapping[str, Any], number: int) -> str:
 
 
 def changed_items(result: Mapping[str, Any]) -> str:
-    """For a loop: how many of its items changed something."""
+    """Return how many items of a loop changed something; empty for a task without a loop."""
     results = result.get("results")
     if not isinstance(results, list) or not results:
         return ""
@@ -87,13 +87,13 @@ def changed_items(result: Mapping[str, Any]) -> str:
 
 
 def unreachable_reason(message: Sequence[str]) -> tuple[str, ...]:
-    """What ssh said, without the layers Ansible wraps around it."""
+    """Return ssh's own message, without Ansible's prefixes."""
     lines = [_REASON_PREFIX.sub("", line).strip() for line in message]
     return tuple(f"Reason: {line}" if number == 0 else line for number, line in enumerate(filter(None, lines)))
 
 
 def unreachable_check(reason: Sequence[str]) -> str:
-    """What to look at first, by what ssh said: a host that refuses us is neither off nor unplugged."""
+    """Return what to check first, according to ssh's message: a host that refuses us is neither off nor unplugged."""
     text = " ".join(reason).lower()
     if "permission denied" in text or "too many authentication failures" in text:
         return "check that this user and key may log in there"
@@ -105,7 +105,7 @@ def unreachable_check(reason: Sequence[str]) -> str:
 
 
 def ssh_command(host: str, variables: Mapping[str, Any]) -> str:
-    """The command that tries by hand what Ansible tried: same address, user, key, port and configuration."""
+    """Return the command that repeats Ansible's connection: same address, user, key, port and configuration."""
     argv = ["ssh"]
     for option, value in pairwise(shlex.split(str(variables.get("ansible_ssh_common_args") or ""))):
         if option == "-F":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words for a terminal or a log: clean, of a given width, durations and lists of hosts as people say them."""
+"""Format text for a terminal or a log: sanitised, of limited width, with readable durations and host lists."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.parsers.text import strip_ansi
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of what follows: a line would read as another one."""
+"""Control characters, including bidirectional ones, which could make a line read differently."""
 LONGEST = 4_000
-"""Characters of a line."""
+"""Maximum length of a line in characters."""
 
 
 def text_lines(value: Any) -> list[str]:
-    """A message of any shape as clean lines: no escape codes, no control characters, no empty ends."""
+    """Convert a message of any type to clean lines, without escape codes, control characters or outer blank lines."""
     if value is None or value == "":
         return []
     if isinstance(value, list | tuple):
@@ -29,7 +29,7 @@ def text_lines(value: Any) -> list[str]:
 
 
 def join_hosts(hosts: Iterable[str], limit: int) -> str:
-    """`spark0, spark1 and 6 more`."""
+    """Join host names: `spark0, spark1 and 6 more`."""
     names = list(hosts)
     if len(names) <= limit:
         return ", ".join(names)
@@ -37,7 +37,7 @@ def join_hosts(hosts: Iterable[str], limit: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`12.3 s`, `3 min 05 s`, `1 h 02 min`."""
+    """Format a duration: `12.3 s`, `3 min 05 s`, `1 h 02 min`."""
     if seconds < 59.95:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
@@ -47,24 +47,24 @@ def duration(seconds: float) -> str:
 
 
 def clock_time(seconds: float) -> str:
-    """`00:42`, `1:02:03`."""
+    """Format an elapsed time: `00:42`, `1:02:03`."""
     whole = max(int(seconds), 0)
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes:02d}:{whole % 60:02d}"
 
 
 def clean(text: str) -> str:
-    """Text that cannot move the cursor or colour the terminal; line ends and tabs stay."""
+    """Remove everything that could move the cursor or colour the terminal; newlines stay, tabs are expanded."""
     return _CONTROLS.sub("", strip_ansi(text.replace("\r\n", "\n").replace("\r", "\n"))).expandtabs(4)
 
 
 def clean_line(text: str) -> str:
-    """A line to print, of a length that leaves room for others."""
+    """Sanitise a line, and limit its length."""
     return clean(text if len(text) <= LONGEST else f"{text[:LONGEST]} ...")
 
 
 def clean_all(value: Any) -> Any:
-    """The same with every text in it clean."""
+    """Sanitise every string in a structure."""
     if isinstance(value, Mapping):
         return {clean_all(key): clean_all(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -73,12 +73,12 @@ def clean_all(value: Any) -> Any:
 
 
 def clean_name(text: str) -> str:
-    """A name on one line."""
+    """Sanitise a name, and put it on one line."""
     return " ".join(clean(text).split())
 
 
 def fit(text: str, width: int) -> str:
-    """Cut to so many columns; wide characters count twice, combining ones not at all."""
+    """Truncate to a number of columns; wide characters count twice, combining ones not at all."""
     if sum(map(_columns, text)) <= width:
         return text
     room = width - 3

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a server still gives the answers that it gave before."""
+"""Check whether a server still gives the same answers as before."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether answers are still those of a reference, or have become worse by more than is allowed.
+"""Assess whether answers still match a reference or have degraded beyond the limits.
 
-Greedy answers are no constant: near ties are decided by the kernel and the batch. So the reference was asked twice, and
-every figure of the new answers is held against what the reference reaches against itself.
+Greedy answers are not constant: kernel and batch composition decide near ties. The reference was therefore asked twice,
+and every figure of the new answers is compared with what the reference reaches against itself.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NO_REFERENCE, COULD_NOT_ASK = "no_reference", "could_not_ask"
 PASSED = (SAME, WITHIN_LIMITS)
 WORST = 5
 LONGEST = 300
-"""Letters of an answer that are shown."""
+"""Characters of an answer that are shown."""
 NUMBERS = ("--quantization", "-q", "--dtype", "--kv-cache-dtype", "--torch-dtype")
-"""Flags of engines that decide in which numbers is computed."""
+"""Engine flags that decide the numeric precision."""
 INSTALL = "BLEU and ROUGE-L were not computed: install them with `pip install 'firstlight[quality]'`"
 _SLACK = 1e-9
 _NAMES = {"exact_match": "exact match", "token_agreement": "token agreement", "bleu": "BLEU", "rouge_l": "ROUGE-L"}
@@ -35,7 +35,7 @@ Score = Callable[[Texts, Texts], float]
 def assess(
     reference: Mapping[str, Any] | None, answers: Mapping[str, Any], limits: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
-    """The assessment of a document of answers, by `limits` for each kind of change."""
+    """Assess a document of answers by the `limits` for each kind of change."""
     found: dict[str, Any] = {
         "format": FORMAT,
         "cluster": answers.get("cluster"),
@@ -93,7 +93,7 @@ def assess(
 
 
 def change_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Whether the same numbers are computed with."""
+    """Return PRECISION if model, revision or numeric precision changed, else ENGINE."""
     same = all(before.get(name) == now.get(name) for name in ("model", "revision", "kv_cache_dtype"))
     return ENGINE if same and _numbers(before) == _numbers(now) else PRECISION
 
@@ -109,9 +109,9 @@ def _by_id(answers: Sequence[Answer] | None) -> dict[str, Answer]:
 
 
 def _measures(first: Mapping[str, Answer], other: Mapping[str, Answer], ids: Sequence[str]) -> dict[str, float]:
-    """What `other` reaches: agreement with `first`, and scores against the right answers.
+    """Measure `other`: its agreement with `first`, and its scores against the expected answers.
 
-    Where no prompt has a right answer, the first answers stand for them.
+    If no prompt has an expected answer, the first answers take their place.
     """
     right = {name: first[name]["expected"] for name in ids if first[name].get("expected")}
     truth = right or {name: first[name]["text"] for name in ids}
@@ -125,7 +125,7 @@ def _measures(first: Mapping[str, Answer], other: Mapping[str, Answer], ids: Seq
 
 
 def agreement(expected: Answer, found: Answer) -> float:
-    """How much of an answer is the same from its beginning: by token, or by word where an engine tells no tokens."""
+    """Return the share of an answer before the first difference: by token, or by word if token ids are missing."""
     pair = (expected, found)
     tokens = all(one.get("token_ids") is not None for one in pair)
     before, now = (one["token_ids"] if tokens else one["text"].split() for one in pair)
@@ -137,17 +137,17 @@ def agreement(expected: Answer, found: Answer) -> float:
 
 @cache
 def _scores() -> dict[str, Score]:
-    """Corpus BLEU and mean ROUGE-L, both from 0 to 100; nothing where they are not installed."""
+    """Return the functions for corpus BLEU and mean ROUGE-L, both from 0 to 100; empty if not installed."""
     try:
         from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415 - an extra, and slow to import
         from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415 - the same
     except ImportError:
         return {}
-    # Answers of one or two words have no longer n-grams.
+    # effective_order: answers of one or two words have no longer n-grams.
     bleu, rouge = BLEU(effective_order=True), RougeScorer(["rougeL"])
 
     def rouge_l(wanted: Texts, told: Texts) -> float:
-        # It knows only Latin letters and digits: an answer without any is right where it is the same.
+        # ROUGE only handles Latin letters and digits: an answer without any must be identical to count.
         pairs = zip(wanted, told, strict=True)
         return 100 * _mean([1.0 if a == b else rouge.score(a, b)["rougeL"].fmeasure for a, b in pairs])
 
@@ -170,7 +170,7 @@ def _below(name: str, value: float, reached: float, allowed: float) -> str:
 
 
 def _worst(first: Mapping[str, Answer], new: Mapping[str, Answer], ids: Sequence[str]) -> list[dict[str, str]]:
-    """The answers that moved most, the worst first."""
+    """Return the answers that changed most, worst first."""
     moved = sorted((agreement(first[name], new[name]), name) for name in ids if _moved(first[name], new[name]))
     worst = []
     for _, name in moved[:WORST]:
@@ -184,7 +184,7 @@ def _moved(expected: Answer, found: Answer) -> bool:
 
 
 def _shown(expected: Answer, found: Answer) -> tuple[str, str]:
-    """Both texts, or the tokens where those differ in what no text shows, as special tokens do."""
+    """Return both texts, or the token ids if only those differ, as with special tokens that no text shows."""
     if expected["text"] != found["text"]:
         return expected["text"], found["text"]
     before, now = (" ".join(map(str, one.get("token_ids") or ())) for one in (expected, found))
@@ -192,7 +192,7 @@ def _shown(expected: Answer, found: Answer) -> tuple[str, str]:
 
 
 def assessment_lines(assessment: Mapping[str, Any]) -> list[str]:
-    """The assessment for a terminal or a log."""
+    """Render the assessment for a terminal or a log."""
     reference = assessment["reference"] or {}
     lines = [f"{assessment['status'].replace('_', ' ')}: {assessment['prompts']} prompts"]
     if reference:

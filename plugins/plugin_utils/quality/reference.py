@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where accepted answers are kept on the controller, and which of them count for a model."""
+"""Store accepted answers on the controller, and find the reference for a model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Document = dict[str, Any]
 
 
 def reference_path(directory: Path, configuration: Mapping[str, Any]) -> Path:
-    """The file of a model at a revision; accepting answers again replaces it."""
+    """Return the path of the reference for a model at a revision; accepting new answers replaces the file."""
     named = f"{configuration['model']}@{configuration.get('revision') or 'none'}"
     return directory / REFERENCES / f"{named.replace('/', '_')}.json"
 
 
 def read_answers(path: Path) -> Document | None:
-    """A document of answers; None where the file is none."""
+    """Read a document of answers; None if the file is missing or is not one."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -37,9 +37,9 @@ def read_answers(path: Path) -> Document | None:
 
 
 def find_reference(directory: Path, configuration: Mapping[str, Any], related: Iterable[str] = ()) -> Document | None:
-    """The answers that count: of this model and revision, else the newest of another revision, else of a related model.
+    """Return the reference of this model and revision, else the newest of another revision or of a related model.
 
-    `related` are names of the same model in another precision.
+    `related` names the same model in other precisions.
     """
     own = read_answers(reference_path(directory, configuration))
     if own is not None:
@@ -56,7 +56,7 @@ def find_reference(directory: Path, configuration: Mapping[str, Any], related: I
 
 
 def related_models(directories: Iterable[str | Path], model: str) -> list[str]:
-    """The catalog's entries of the same model in another precision, by their field `base`."""
+    """Return the catalog's entries of the same model in other precisions, related by their field `base`."""
     bases: dict[str, str] = {}
     for path in (path for directory in directories for path in sorted((Path(directory) / "models").glob("*.yml"))):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a rack's nodes that follow no range, as a network gave them out: each by its position."""
+"""Individually assigned addresses of a rack's nodes, by position, for networks without a contiguous range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ERRORS = {"rack.addresses": "A node without an address of its own would be looke
 
 
 def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, errors: PlanErrors) -> dict[int, str]:
-    """The address of every position that is told; all nodes of the rack have one, or none has."""
+    """Read the addresses by position; either all nodes of the rack have one, or none."""
     value = given.get("addresses")
     if value is None:
         return {}

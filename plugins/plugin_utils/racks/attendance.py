@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is there: the racks of a run, and what is said when hosts are out. Pure."""
+"""Which hosts of a run are present: its racks, and the message about missing hosts. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_NAMED = 32
 
 
 def rack_groups(groups: Mapping[str, Sequence[str]], cluster: str = "cluster") -> dict[str, list[str]]:
-    """The groups of racks with those of their hosts that a run is for, in the order of the inventory."""
+    """Return the rack groups with their hosts in the cluster, in the order of the inventory."""
     running = set(map(str, groups.get(cluster) or ()))
     racks = {
         str(name): [str(host) for host in hosts if str(host) in running]
@@ -25,7 +25,7 @@ def rack_groups(groups: Mapping[str, Sequence[str]], cluster: str = "cluster") -
 def missing_by_rack(
     expected: Sequence[str], present: Sequence[str], racks: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Hosts that are out, by their rack; those of no rack under an empty name."""
+    """Return missing hosts by rack; those without a rack under an empty name."""
     out = [host for host in expected if host not in set(present)]
     rack_of = {host: rack for rack, hosts in racks.items() for host in hosts}
     found: dict[str, list[str]] = {}
@@ -35,7 +35,7 @@ def missing_by_rack(
 
 
 def attendance_message(expected: Sequence[str], missing: Mapping[str, Sequence[str]], phase: str = "") -> str:
-    """What is said when hosts are out; empty when all are there. Without a phase, what serves was about to begin."""
+    """Return the message about missing hosts; empty if none is. Without a phase, serving was about to start."""
     out = sum(map(len, missing.values()))
     if not out:
         return ""

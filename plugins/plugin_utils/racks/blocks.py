@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of addresses that belong to a rack: a node's position decides its place in them, and nothing else does."""
+"""Address blocks of a rack: a node's place in them depends on nothing but its position."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.add
 )
 
 FABRIC_MOST = 60_000
-"""The highest place in a rail's subnet: a /16 has little more."""
+"""The highest place in a rail's subnet: a /16 has hardly more."""
 
 _FABRIC = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 
 
 @dataclass(frozen=True)
 class Block:
-    """Whole numbers from `first` to `last`, both in it."""
+    """Integers from `first` to `last`, inclusive."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class Block:
         return self.last - self.first + 1
 
     def at(self, position: int) -> int:
-        """What the node at this position has; positions count from 1."""
+        """Return the number of the node at this position; positions start at 1."""
         return self.first + position - 1
 
     def has(self, one: int) -> bool:
@@ -43,7 +43,7 @@ class Block:
 
 
 def parse_management(text: object) -> Block:
-    """A subnet, whose first node has the address .10, or a range of addresses. Raises AddressingError."""
+    """Parse a subnet, in which the first node gets .10, or a range of addresses. Raises AddressingError."""
     if isinstance(text, str) and "/" in text:
         network = parse_subnet(text)
         # The last address of a subnet is its broadcast address.
@@ -61,7 +61,7 @@ def parse_management(text: object) -> Block:
 
 
 def parse_fabric(text: object) -> Block:
-    """Places in the subnet of every rail, as 10-41. Raises AddressingError."""
+    """Parse a range of places in the subnet of every rail, such as 10-41. Raises AddressingError."""
     match = _FABRIC.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise AddressingError(f"{text!r} is not a range of places")
@@ -72,10 +72,10 @@ def parse_fabric(text: object) -> Block:
 
 
 def address(number: int) -> str:
-    """An IPv4 address out of its number."""
+    """Convert a number to an IPv4 address."""
     return str(ipaddress.IPv4Address(number))
 
 
 def number(text: str) -> int:
-    """The number of an IPv4 address, which `address` makes it out of."""
+    """Convert an IPv4 address to its number, the inverse of `address`."""
     return int(ipaddress.IPv4Address(text))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the racks of one file must be to each other: nothing of one is another's."""
+"""Check the racks of one file against each other: they must not share anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ERRORS = {
 
 
 def check_racks(racks: Sequence[Rack], errors: PlanErrors) -> None:
-    """Refuse what two racks cannot both have, and what does not fit into a rack's ranges."""
+    """Add errors for conflicts between racks, and for nodes that do not fit into a rack's ranges."""
     readable = not errors
     _check_names(racks, errors)
     for rack in racks:
@@ -31,7 +31,7 @@ def check_racks(racks: Sequence[Rack], errors: PlanErrors) -> None:
     _check_serials(racks, errors)
     _check_addresses(racks, errors)
     if readable:
-        # Of a rack that was refused nobody knows whether it has the head.
+        # A rejected rack might be the one with the head.
         _check_clusters(racks, errors)
 
 
@@ -112,7 +112,7 @@ def _check_addresses(racks: Sequence[Rack], errors: PlanErrors) -> None:
 
 
 def _twice(racks: Sequence[Rack], value: Callable[[Rack, int], str | None]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Values that a second node has, too, with the words for the two; once for every value."""
+    """Yield each duplicate value once, with descriptions of the first two nodes that have it."""
     seen: dict[str, str] = {}
     told: set[str] = set()
     for rack in racks:
@@ -166,7 +166,7 @@ def _check_fabric(rack: Rack, errors: PlanErrors) -> None:
 
 
 def by_cluster(racks: Sequence[Rack]) -> dict[str | None, list[Rack]]:
-    """The racks of each cluster, in the order of the file."""
+    """Group the racks by cluster, in the order of the file."""
     found: dict[str | None, list[Rack]] = {}
     for rack in racks:
         found.setdefault(rack.cluster, []).append(rack)
@@ -178,5 +178,5 @@ def _shown(kind: str, block: Block) -> str:
 
 
 def _end(kind: str, number: int) -> str:
-    # A range may be asked for that ends beyond the last address there is.
+    # A requested range may end beyond the last IPv4 address.
     return address(min(number, 0xFFFFFFFF)) if kind == "management" else str(number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a rack file: what it says of each rack, each part checked by itself."""
+"""Read a rack file: the settings of each rack, each validated by itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RACK_KEYS = (
     "units",
 )
 PARTS = ("{name}", "{serial}", "{position}")
-"""What `reach` may have in braces."""
+"""Placeholders allowed in `reach`."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,39}")
 _PREFIX = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -63,7 +63,7 @@ _MOST_DIGITS = 4
 
 @dataclass(frozen=True)
 class Rack:
-    """A rack as its file describes it."""
+    """A rack as described in its file."""
 
     name: str
     prefix: str
@@ -76,15 +76,15 @@ class Rack:
     reach: str | None = None
     fabric: Block | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
-    """power_w and units, where they are said."""
+    """power_w and units, if given."""
 
     def host(self, position: int) -> str:
-        """The name of the node at this position."""
+        """Return the name of the node at this position."""
         return f"{self.prefix}{position:0{self.digits}d}"
 
 
 def read_racks(document: object, errors: PlanErrors) -> list[Rack]:
-    """The racks of a file; one without a usable name, prefix or nodes is refused and left out."""
+    """Read the racks of a file; one without a valid name or prefix is reported and left out."""
     if not isinstance(document, Mapping) or not _is_list_of_mappings(document.get("racks")):
         errors.add(
             "rack.type",
@@ -170,7 +170,7 @@ def _cluster(where: str, value: object, errors: PlanErrors) -> str | None:
 
 
 def _hardware(where: str, value: object, errors: PlanErrors) -> str | None:
-    """Whether the catalog has it is the plan's to say: it knows the site's own catalogs."""
+    """Read the hardware's name; the plan checks that it is in the catalog, as it knows the site's own catalogs."""
     if value is None or (isinstance(value, str) and value):
         return value if isinstance(value, str) else None
     errors.add(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a rack file to an inventory: hosts with their variables, and groups. Pure; nothing is contacted.
+"""Expand a rack file to an inventory: hosts with their variables, and groups. Pure functions.
 
-A host's name and addresses follow from its own rack and position alone. So a node or a rack that is added never moves
-another, and one that is taken out leaves a hole.
+A host's name and addresses depend on its own rack and position alone. So adding a node or a rack never moves another,
+and removing one leaves a gap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ERRORS = {"rack.choice": "A cluster that the file does not have would be no host
 
 
 class RackError(ValueError):
-    """A rack file that is refused; the text has all of it, as the plan's errors have."""
+    """A rack file was rejected; the message lists all errors, in the form of a plan's errors."""
 
     def __init__(self, errors: Sequence[PlanError]) -> None:
         super().__init__(explain_errors(errors))
@@ -32,7 +32,7 @@ class RackError(ValueError):
 
 @dataclass(frozen=True)
 class Expansion:
-    """Hosts with their variables, hosts by group, and groups by group."""
+    """Hosts with their variables, hosts by group, and child groups by group."""
 
     hosts: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, Sequence[str]]
@@ -41,7 +41,7 @@ class Expansion:
 
 
 def expand(document: object, chosen: str | None = None) -> Expansion:
-    """The inventory of a rack file; `chosen` is the cluster to run where it has several. Raises RackError."""
+    """Expand a rack file; `chosen` selects the cluster if it has several. Raises RackError."""
     errors = PlanErrors()
     racks = read_racks(document, errors)
     check_racks(racks, errors)

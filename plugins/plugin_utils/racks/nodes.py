@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which positions of a rack have a node: by number, by serials, and without those that are absent."""
+"""The positions of a rack that have a node: by count or serials, without absent ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Nodes:
-    """Positions with a node, in their order, the serials that are known, and the head's position."""
+    """Positions with a node in order, known serials, and the head's position."""
 
     positions: tuple[int, ...] = ()
     serials: Mapping[int, str] = field(default_factory=dict)
@@ -31,12 +31,12 @@ class Nodes:
 
 
 def is_whole(value: object, least: int, most: int) -> bool:
-    """Whether this is a whole number between the two."""
+    """Return whether this is an integer (not a bool) within the bounds."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def read_nodes(where: str, given: Mapping[str, Any], errors: PlanErrors) -> Nodes:
-    """The nodes of a rack, out of count, serials, absent and head."""
+    """Read the nodes of a rack from count, serials, absent and head."""
     serials = _serials(where, given.get("serials"), errors)
     count = given.get("count")
     if count is not None and not is_whole(count, 1, MOST_NODES):
@@ -70,7 +70,7 @@ def _refuse(errors: PlanErrors, found: str, rule: str) -> None:
 
 
 def _serials(where: str, given: object, errors: PlanErrors) -> dict[int, str]:
-    """Serials by position; a list counts from 1, and null in it is a position without a node."""
+    """Read serials by position; a list counts from 1, and null in it is a position without a node."""
     if given is None:
         return {}
     if isinstance(given, (list, tuple)):

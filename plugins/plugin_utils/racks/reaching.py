@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where Ansible finds a node of a rack."""
+"""Under which address Ansible reaches a node of a rack."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document 
 
 
 def reached_at(rack: Rack, position: int) -> str | None:
-    """The node's own address, that in the management range, or the name `reach` makes; None: the host's own name."""
+    """Return the node's address: its own, from the management range, or by `reach`; None for the host's name."""
     if rack.addresses:
         return rack.addresses.get(position)
     if rack.management is not None:
-        # A position beyond the range is refused as such; no two nodes may look like one because of it.
+        # A position beyond the range is reported as such; it must not also look like a duplicate address.
         return address(rack.management.at(position)) if position <= rack.management.size else None
     if rack.reach is None:
         return None
