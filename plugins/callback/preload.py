@@ -50,7 +50,7 @@ PROGRAMS = f"{PLUGINS}.plugin_utils.programs"
 
 
 def packed_sources() -> list[Path]:
-    """Return the directories of modules and module_utils, including the operator's own module_utils paths."""
+    """Return the directories of modules and module_utils; the operator's own module_utils override Ansible's."""
     installed = [
         Path(directory, name)
         for directory in (import_module(PLUGINS).__path__[0], ansible.__path__[0])

@@ -132,7 +132,7 @@ def _evaluated(name: str, host: str, watts: float, known: bool, budget: float, w
 
 
 def _same_answer(host: str, results: Mapping[str, Mapping[str, Any]]) -> list[Check]:
-    """Check that a host's result equals the other hosts'; only like configurations are compared."""
+    """Check a host's result against the majority of hosts; only like configurations are compared."""
     answers = {name: _answer(one.get("measured") or {}) for name, one in results.items()}
     own = answers[host]
     if own is None:

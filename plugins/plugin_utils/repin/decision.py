@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a re-pin does with a host, from its plans with both stacks and what was read of it. Pure."""
+"""Decide what a re-pin does with a host, from its plans for both stacks and its observation. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FACTS = {
 
 
 def host_decision(facts: Mapping[str, Any], *, reboots_max: int = 4, serves: bool = True) -> dict[str, Any]:
-    """The decision, and the packages `to` which the host moves, `from_packages` and `from_files`."""
+    """Return the decision, with the target set `to`, and the `from_packages` and `from_files` to leave."""
     plan, desired, observation = facts["plan"], facts["desired"], facts["seen"]["observation"]
     planned = plan.get("desired") or {}
     held = held_back(plan)
@@ -47,7 +47,7 @@ def host_decision(facts: Mapping[str, Any], *, reboots_max: int = 4, serves: boo
 
 
 def _obstacles(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[str]:
-    """Why the driver of this host must not be changed, by the same rules as when it is installed."""
+    """Return why the driver of this host must not be changed, by the same rules as for its installation."""
     variables = (plan.get("roles") or {}).get("nvidia_driver") or {}
     state = (plan.get("desired") or {}).get("nvidia_driver") or {}
     if held_back(plan) or not state or not observation.get("driver"):
@@ -57,6 +57,6 @@ def _obstacles(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> list[
 
 
 def _unconnected(plan: Mapping[str, Any]) -> list[str]:
-    """Why a rail of this host has no port: what serves would be told to use one that is not there."""
+    """Return why rails of this host have no port: the server would be configured with a missing port."""
     name = (plan.get("host") or {}).get("name")
     return [str(one).removeprefix(f"{name}: ") for one in plan.get("errors") or []]

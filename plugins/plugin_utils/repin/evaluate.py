@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be done with each host of a re-pin, from what was read of it; nothing is decided on the host."""
+"""Decide what to do with each host of a re-pin, from its observation; nothing is decided on the host."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.gpu import heal
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES
 
 MOVE, BACK, DONE, LEAVE, REFUSE = "move", "back", "done", "leave", "refuse"
-"""Move forward (or go on with it), put back, nothing to do, left alone as it was not well, or the whole run stops."""
+"""Move forward (or resume), roll back, nothing to do, leave alone because it is unhealthy, or stop the whole run."""
 
 
 SERVING_ROLES = ("inference_image", "engine_venv", "ray_cluster", "inference_server")
-"""Roles that have an engine of the stack in what they write."""
+"""Roles whose files depend on the stack's engine."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One host's part in a re-pin, and why."""
+    """What to do with one host in a re-pin, and why."""
 
     action: str
     reasons: list[str] = field(default_factory=list)
     resumes: str | None = None
-    """The journal state at which an earlier run stopped."""
+    """The journal state in which an earlier run stopped."""
     given_up: bool = False
-    """Put back because that was asked for, by the name of the stack it came from."""
+    """Rolled back on request, by naming the stack it came from."""
     in_service: bool = True
-    """Whether the host served, or was to serve, before anything was done to it."""
+    """Whether the host served, or was meant to, before any change."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -38,18 +38,18 @@ class Decision:
 
 @dataclass(frozen=True)
 class Terms:
-    """What else decides, beside what was read of the host."""
+    """Further conditions of a decision, beside the observation of the host."""
 
     expected_gpus: int | None = None
     wanted_gpus: Mapping[str, Any] | None = None
-    """The hardware profile that the GPUs were evaluated by, with the checks that the operator accepts."""
+    """The hardware profile by which the GPUs were evaluated, with the checks that the operator accepts."""
     held_back: Sequence[str] = ()
-    """Roles of the stack that must not change what is there: a factory driver."""
+    """Roles of the stack that must not change what is installed, as for a factory driver."""
     obstacles: Sequence[str] = ()
-    """Why this host must not be touched, by what its driver and its fabric are."""
+    """Why the state of this host's driver or fabric forbids changes."""
     reboots_max: int = 4
     serves: bool = True
-    """Whether the run is to serve again."""
+    """Whether the run starts serving again."""
 
 
 def decide(
@@ -59,9 +59,9 @@ def decide(
     pending: Mapping[str, Sequence[Mapping[str, Any]]],
     terms: Terms,
 ) -> Decision:
-    """The decision for one host.
+    """Decide for one host.
 
-    `reading` is what the module repin read, and `pending` where the host differs from the new stack, by role.
+    `reading` is the result of module repin, and `pending` has the host's differences from the new stack, by role.
     """
     in_service = serving_before(observation, reading)
     journal = reading.get("journal")
@@ -84,7 +84,7 @@ def _errors(
     pending: Mapping[str, Sequence[Mapping[str, Any]]],
     terms: Terms,
 ) -> list[str]:
-    """Why a host that is well must not be moved, in words that follow its name."""
+    """Return why a healthy host must not be moved, as texts that follow its name."""
     for role in terms.held_back:
         foreign = [one for one in pending.get(role, ()) if one["kind"] in ("package", "driver")]
         if foreign:
@@ -100,13 +100,13 @@ def _errors(
 
 
 def _is_over(journal: Mapping[str, Any]) -> bool:
-    """Whether all was put back and only the journal was not closed any more."""
+    """Return whether the rollback was completed and only the journal was not closed."""
     states = [entry.get("state") for entry in journal.get("entries") or ()]
     return "failed" in states and states[-1] == "uncordoned"
 
 
 def serving_before(observation: Mapping[str, Any], reading: Mapping[str, Any]) -> bool:
-    """Whether the host was in service: by its journal where it was drained since, else by its units and the marker."""
+    """Return whether the host was in service: by its journal if it was drained since, else by marker and units."""
     drain = (reading.get("journal") or {}).get("drain")
     if drain:
         return not drain.get("out_of_service")
@@ -118,7 +118,7 @@ def serving_before(observation: Mapping[str, Any], reading: Mapping[str, Any]) -
 
 
 def of_the_stack(pending: Mapping[str, Sequence[Mapping[str, Any]]], *, serves: bool) -> list[Mapping[str, Any]]:
-    """The differences that another stack makes: not a setting that drifted, nor whether something runs just now."""
+    """Return the differences due to another stack, without drifted settings and whether something currently runs."""
     roles = (*SET_ROLES, *(SERVING_ROLES if serves else ()))
     return [
         one
@@ -132,7 +132,7 @@ def _resume(stack: str, journal: Mapping[str, Any]) -> Decision:
     states = [str(entry.get("state")) for entry in journal.get("entries") or ()]
     state = states[-1] if states else "none"
     if journal.get("stack") == stack:
-        # One that is on its way back goes on backwards; only then can it be moved again.
+        # A rollback under way must complete before the host can be moved again.
         return Decision(BACK, ["it was on its way back"], state) if "failed" in states else Decision(MOVE, [], state)
     if journal.get("previous_stack") == stack:
         return Decision(BACK, [f"the move to {journal.get('stack')} is given up"], state, given_up=True)
@@ -149,7 +149,7 @@ def unhealthy(
     expected_gpus: int | None,
     wanted_gpus: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Why this host was not well before anything was done to it; empty when it was."""
+    """Return why this host was unhealthy before any change; empty if it was healthy."""
     found = []
     broken = reading.get("dpkg_broken") or ()
     if broken:
@@ -171,14 +171,14 @@ def unhealthy(
     fabric = (observation.get("units") or {}).get("nvidia-fabricmanager.service") or {}
     if driver.get("nvswitches") and fabric.get("load") == "loaded" and not fabric.get("active"):
         found.append("nvidia-fabricmanager.service does not run, although there are NVSwitches")
-    # Where the host is not well for one of these reasons, that is why its GPUs are not.
+    # Any of these faults explains failures of the GPUs.
     return found or _gpu_faults(wanted_gpus, observation.get(health.KIND))
 
 
 def _gpu_faults(want: Mapping[str, Any] | None, seen: Mapping[str, Any] | None) -> list[str]:
-    """Checks of the GPUs that were not right before: after the move they would be held against the new stack.
+    """Return GPU checks that failed before the move, as they would be blamed on the new stack afterwards.
 
-    What the stack itself pins is what a move mends.
+    Checks of what the stack itself pins are left out, as the move fixes these.
     """
     named = [one for one in health.not_right(want or {}, seen) if one["id"] not in health.STACK_CHECKS]
     return [f"{one['id']}: {one['observed']}, expected {one['expected']}" for one in named[:3]]
@@ -192,8 +192,8 @@ def _factory(difference: Mapping[str, Any], stack: str) -> str:
 
 
 def batches(hosts: Sequence[str]) -> list[list[str]]:
-    """The order in which a serving group is moved: its last host alone, then the rest at once.
+    """Return the order in which a serving group is moved: its last host alone, then all others at once.
 
-    The group serves one model, so it is down until all of it has moved; a bad release then costs one node's time.
+    The group serves one model, so it is down until all hosts have moved; a bad release costs only one node's time.
     """
     return [[hosts[-1]], list(reversed(hosts[:-1]))] if len(hosts) > 1 else [list(hosts)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a serving group stands in the middle of a re-pin: the group is moved as a whole, or put back as a whole."""
+"""Evaluate the state of a serving group during a re-pin: it is moved as a whole or rolled back as a whole."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.evaluate 
 Facts = Mapping[str, Mapping[str, Any]]
 
 NOT_DRAINED = "not-drained"
-"""Outcome of a host on which something could not be stopped: nothing was changed."""
+"""Outcome of a host on which something could not be stopped; nothing was changed."""
 
 UNTOUCHED_STATES = (None, "planned")
-"""Where a run that ends here has done nothing to a host."""
+"""Journal states in which a run has not changed the host yet."""
 
 FACTS = {
     name: f"repin_{name}" for name in ("decision", "prepared", "drained", "result", "back", "served", "served_back")
@@ -23,11 +23,10 @@ SILENT = "it does not answer SSH any more. Run again once it does"
 
 
 def with_silent(hosts: Facts, answering: Container[str]) -> dict[str, dict[str, Any]]:
-    """The facts by host, with what a host comes to that was to move and does not answer.
+    """Return the facts by host, with an outcome for each host that should move but does not answer.
 
-    Ansible goes on without a host that is unreachable; the group cannot. Where nothing was drained yet, such a host
-    could only not be prepared. One that was silent from the start has no decision; where a move is open, it is one of
-    it.
+    Ansible continues without an unreachable host; the group cannot. If nothing was drained yet, such a host is merely
+    unprepared. One that was silent from the start has no decision and is treated as one that moves.
     """
     outcome = "lost" if any(facts.get("drained") for facts in hosts.values()) else "unprepared"
     found = {name: dict(facts) for name, facts in hosts.items()}
@@ -41,19 +40,19 @@ def with_silent(hosts: Facts, answering: Container[str]) -> dict[str, dict[str, 
 
 
 def group_state(hosts: Facts) -> dict[str, Any]:
-    """From each host's `decision` and, once it was touched, `result`, `back` and `served`.
+    """Evaluate each host's `decision` and, once it was changed, `result`, `back` and `served`.
 
-    - `refused`: sentences for which nothing may be done at all
-    - `order`: the hosts as they are taken, those that move first
+    - `refused`: reasons why nothing may be done at all
+    - `order`: the hosts in processing order, those that move first
     - `left`: hosts that are left alone
-    - `forward`: whether the group moves; not where an earlier run left a host on its way back
-    - `failed`: what went wrong, by host, the group's serving included
-    - `whole`: every host that was to move has moved
-    - `put_back`: hosts that have to be put back when something failed
+    - `forward`: whether the group moves; false if an earlier run left a host in a rollback
+    - `failed`: failures by host, including those of serving
+    - `whole`: whether every host that should move has moved
+    - `put_back`: hosts to roll back after a failure
     - `waits_for`: hosts without which the group cannot serve
     """
     decisions = {name: facts.get("decision") or {} for name, facts in hosts.items()}
-    # A task that was skipped leaves a result without an outcome.
+    # A skipped task registers a result without an outcome.
     results = {name: _ended(facts.get("result")) for name, facts in hosts.items()}
     backs = {name: _ended(facts.get("back")) for name, facts in hosts.items()}
     by_action = {

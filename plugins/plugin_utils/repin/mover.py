@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives one host from wherever its journal says it is to a verdict: forward and verified, or back where it was.
+"""Drive one host from the state in its journal to a verdict: moved and verified, or rolled back.
 
-The loop knows nothing but the journal and what it sees. It survives a host that goes away in the middle of any step,
-because it asks the host again where it is, and the host's steps do nothing twice.
+The loop relies only on the journal and on observations. It survives a host that becomes unreachable during any step,
+because it reads the host's state again, and the host's steps are idempotent.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ RESTART = {
     "docker.service": ["/etc/docker/daemon.json"],
     "nvidia-persistenced.service": ["/etc/systemd/system/nvidia-persistenced.service.d/firstlight.conf"],
 }
-"""Units that read files of a move only when they start."""
+"""Units that read files of a move only on start."""
 
 
 class UnreachableError(Exception):
-    """The host does not answer, or the step was cut off in the middle."""
+    """The host does not answer, or the connection broke during the step."""
 
 
 class GoneError(UnreachableError):
-    """The host did not come back from its reboot."""
+    """The host did not come back after a reboot."""
 
 
 class RefusedError(Exception):
-    """The module says why it did not take the step."""
+    """The module refused the step; the message is its reason."""
 
 
 class Hands(Protocol):
-    """What the driver does with a host, and with time."""
+    """Access to a host and to the clock."""
 
     def module(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Run `repin`; raises UnreachableError or RefusedError."""
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
-        """The observation of these states; raises UnreachableError or RefusedError."""
+        """Observe these states; raises UnreachableError or RefusedError."""
 
     def mend(self, module: str, arguments: Mapping[str, Any]) -> None:
-        """Run a module that puts one thing right; raises UnreachableError or RefusedError."""
+        """Run a module that repairs one difference; raises UnreachableError or RefusedError."""
 
     def boot_id(self) -> str:
-        """The name of the host's present boot, by a fresh connection; raises UnreachableError."""
+        """Return the host's current boot id over a new connection; raises UnreachableError."""
 
     def say(self, words: str) -> None:
-        """Tell the operator."""
+        """Show a message to the operator."""
 
     def now(self) -> float:
-        """A clock that only runs forward."""
+        """Return the time of a monotonic clock."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -78,7 +78,7 @@ class Hands(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a host, and how long each part may take."""
+    """What is requested of a host, with the timeouts."""
 
     direction: str = book.FORWARD
     reason: str = ""
@@ -93,7 +93,7 @@ class Request:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The outcome of a host's move."""
 
     outcome: str
     problem: str = ""
@@ -102,7 +102,7 @@ class Outcome:
     changed: bool = False
 
     def result(self) -> dict[str, Any]:
-        """For Ansible."""
+        """Return the outcome as a task result."""
         return {
             "outcome": self.outcome,
             "problem": self.problem,
@@ -115,7 +115,7 @@ class Outcome:
 
 
 class Mover:
-    """One host's move, as one controller drives it."""
+    """One host's move, driven by one controller."""
 
     def __init__(self, hands: Hands, request: Request) -> None:
         self.hands = hands
@@ -132,7 +132,7 @@ class Mover:
         self._stuck = ""
 
     def run(self) -> Outcome:
-        """Until there is a verdict, or nothing more can be done from here."""
+        """Run until there is a verdict, or nothing more can be done from this controller."""
         for _ in range(_MOST_STEPS):
             try:
                 reading = self._read()
@@ -154,7 +154,7 @@ class Mover:
             except GoneError as error:
                 return self._lost(str(error))
             except UnreachableError as error:
-                # The next reading tells whether the step was taken; a step that is cut off every time is given up.
+                # The next read shows whether the step was done; give up if the connection breaks every time.
                 self._cuts += 1
                 if self._cuts > _MOST_CUTS:
                     self._fail(f"{step.words} was cut off {self._cuts} times ({error})")
@@ -167,7 +167,7 @@ class Mover:
         return self._end(book.FAILED, f"The move did not end within {_MOST_STEPS} steps. Read its journal on the host")
 
     def broke_off(self, problem: str) -> Outcome:
-        """What is known where the controller itself could not go on; the group then goes back, if it can."""
+        """Return the outcome if the controller itself could not continue; the group is then rolled back if possible."""
         return self._end(book.FAILED, problem)
 
     # -- seeing -----------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class Mover:
         )
 
     def _read(self) -> dict[str, Any]:
-        """The journal, with the patience that its latest entry asks for."""
+        """Read the journal, retrying for as long as its latest entry requires."""
         booting = self._booting or book.state(self._journal) == book.REBOOT_REQUESTED
         patience = self.request.reboot_timeout if booting else self.request.lost_timeout
         end = self.hands.now() + patience
@@ -198,7 +198,7 @@ class Mover:
             self.hands.sleep(self.request.interval)
 
     def _wait(self, boot_id: str) -> None:
-        """Until the host runs in another boot; raises UnreachableError when it does not come back."""
+        """Wait until the host has rebooted; raises GoneError if it does not come back."""
         end = self.hands.now() + self.request.reboot_timeout
         said = ""
         while self.hands.now() < end:
@@ -215,16 +215,16 @@ class Mover:
         raise GoneError(f"the host did not come back within {self.request.reboot_timeout:g} s of its reboot ({said})")
 
     def _look(self, way: str) -> tuple[bool, list[str]]:
-        """Whether a reboot is due, and what is wrong; what is wrong may come right while the host's units start."""
+        """Return whether a reboot is due, and the problems that persist; some resolve while the host's units start."""
         wanted = self._wanted(way)
         installed = book.state(self._journal) == book.INSTALLED
-        # Where no package came or went, a reboot changes nothing: the gate tells what is wrong.
+        # Without a change of packages a reboot has no effect: the gate reports the problems.
         moves = moves_something(self._journal or {})
         mended: set[str] = set()
         end = self.hands.now() + self.request.gate_timeout
         observation = self.hands.observe(wanted)
         if installed and not (moves and _reboot_due(wanted, observation)):
-            # Nothing will be rebooted: what keeps running has to see the change.
+            # Without a reboot, services that keep running must pick up the change.
             self.hands.module("settle", {"units": {}, "restart": dict(self.request.restart)})
             observation = self.hands.observe(wanted)
         while True:
@@ -242,13 +242,13 @@ class Mover:
             observation = self.hands.observe(wanted)
 
     def _upgrades(self, way: str) -> list[str]:
-        """What an upgrade would do to the new set; the former one is put back as it was, whatever that is."""
+        """Return what an upgrade would do to the new set; the former set is restored as it was, without this check."""
         if way == book.BACK:
             return []
         return [str(one) for one in self.hands.module("read", {"prove": True})["upgrade"]]
 
     def _wanted(self, way: str) -> dict[str, Any]:
-        """The states to verify: the roles' own, and the driver of the set by its packages."""
+        """Return the states to verify: those of the roles, and the set's driver according to its packages."""
         roles = dict(self.request.verify if way == book.FORWARD else self.request.verify_back)
         packages = target_packages(self._journal or {}, way == book.BACK)
         there = {name: version for name, version in packages.items() if version}
@@ -274,8 +274,8 @@ class Mover:
         return list(dict.fromkeys(sentences)), found
 
     def _mend(self, wanted: Mapping[str, Any], wrong: Sequence[Difference], mended: set[str]) -> None:
-        """What no package brings: the daemon's settings, the description of the GPUs for the driver that is loaded
-        now, and units that do not run. What cannot be mended is the gate's to tell, and is not tried again."""
+        """Repair what no package provides: the daemon's settings, the CDI specification for the loaded driver, and
+        stopped units. The gate reports what cannot be repaired; failed settings are not retried."""
         for one in wrong:
             path = str(one["key"])
             if path in mended:
@@ -288,7 +288,7 @@ class Mover:
                     settings = {"json_files": {path: state["json_files"][path]}, "units": restarted}
                     self.hands.mend(_SERVICES, {"desired": settings, "stop": _with_sockets(restarted)})
                 elif one["kind"] == "cdi":
-                    # A driver that was loaded just now may refuse at first.
+                    # A driver that was just loaded may fail at first.
                     self.hands.mend(_SERVICES, {"desired": {"cdi": {path: {}}}, "answer_timeout": 60})
                     mended.add(path)
         names = {str(one["key"]) for one in wrong if one["kind"] == "unit"}
@@ -323,7 +323,7 @@ class Mover:
         answer = self.hands.module(step.action, arguments)
         self._journal = answer["journal"]
         if step.action == stepping.REBOOT:
-            # Only now: a request that was cut off may have to be made again.
+            # Set only after the call: an interrupted request may have to be repeated.
             self._requested = str(reading["boot_id"])
         if step.action == stepping.NOTE and step.arguments["state"] == book.BOOTED:
             self._booting = False
@@ -331,7 +331,7 @@ class Mover:
             self._gave_up = self._gave_up or step.arguments["direction"] == book.BACK
 
     def _fail(self, reason: str) -> None:
-        """Note that a step could not be taken; what the host says decides what follows."""
+        """Record in the journal that a step failed; the host's state then decides what follows."""
         if self._journal is None:
             return
         step = stepping.failure_step(self._journal, reason)
@@ -385,7 +385,7 @@ class Mover:
 
 
 def _told_by_journal(journal: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Differences that the journal knows better than the roles' states: these are put together from what is installed,
+    """Return the differences to judge by the journal instead of the roles' states: those depend on what is installed,
     which the move itself has changed. The host compares itself with its journal."""
     packages: set[str] = set()
     files: set[str] = set(journal.get("drop_files") or ())
@@ -399,11 +399,11 @@ def _told_by_journal(journal: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 _TOLD_APART = ("driver", "gpus", health.KIND)
-"""Kinds that are told of in words of their own."""
+"""Kinds that have a text of their own."""
 
 
 def verified_words(wanted: Mapping[str, Any]) -> list[str]:
-    """What a gate that held has looked at, for the journal: each kind of state with its number, and the driver."""
+    """Describe for the journal what a passed gate has verified: each kind of state with its count, and the driver."""
     found = []
     for role, state in wanted.items():
         kinds = [f"{len(part)} {kind}" for kind, part in state.items() if kind not in _TOLD_APART and part]
@@ -419,12 +419,12 @@ def verified_words(wanted: Mapping[str, Any]) -> list[str]:
 
 
 def _with_sockets(units: Iterable[str]) -> list[str]:
-    """These units, each after its socket: that would start it again, for the next client, with what it read before."""
+    """Return the units, each preceded by its socket, which would start the unit again for the next client."""
     return [one for name in units for one in (f"{name.removesuffix('.service')}.socket", name)]
 
 
 def _reboot_due(wanted: Mapping[str, Any], observation: Mapping[str, Any]) -> bool:
-    """Whether the loaded driver is not the installed one; a driver that cannot be read may be just that."""
+    """Return whether loaded and installed driver differ; an unreadable driver counts as such."""
     if not any("driver" in state for state in wanted.values()):
         return False
     reading = observation.get("driver")

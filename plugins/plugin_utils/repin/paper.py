@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A re-pin on paper: what the plan of another stack changes on every host, in which order; no host is contacted."""
+"""Preview a re-pin without contacting hosts: what the plan for another stack changes on every host, in which order."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STEPS = (
 
 
 def held_back(plan: Mapping[str, Any]) -> list[str]:
-    """The roles of a host's plan that only verify what is there."""
+    """Return the roles of a host's plan that only verify what is installed."""
     driver = (plan.get("roles") or {}).get("nvidia_driver") or {}
     return ["nvidia_driver"] if driver.get("nvidia_driver_policy") == "verify-and-hold" else []
 
 
 def on_paper(before: ClusterPlan, after: ClusterPlan, stack: str) -> dict[str, Any]:
-    """The document that `firstlight repin --plan --json` prints."""
+    """Return the document that `firstlight repin --plan --json` prints."""
     names = list(after.hosts)
     previous = before.cluster.get("stack")
     order = batches(names) if names and not after.errors else []
@@ -55,7 +55,7 @@ def _host(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
     return {
         "packages": changes,
         "driver": driver,
-        # What is loaded only the host knows; a factory driver's version, too.
+        # Only the host knows which driver is loaded, and the version of a factory driver.
         "reboot": driver["from"] != driver["to"] and not held_back(after),
         "image": {"from": _image(before), "to": _image(after)},
         "left_as_it_is": held_back(after),
@@ -64,7 +64,7 @@ def _host(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _on_host(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Packages of the driver that move with it on some hosts only: which, each host decides."""
+    """Return driver packages that change only on some hosts, depending on each host's state."""
     old, new = _decided(before), _decided(after)
     found = []
     for what in dict.fromkeys([*old, *new]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of a re-pin: one document, and the same in a few lines for whoever ran it."""
+"""Report the outcome of a re-pin, as a document and as a few lines of text."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ UNREADABLE: Mapping[str, Any] = {
 
 
 def report(stack: str, previous: str | None, hosts: Mapping[str, Mapping[str, Any]], head: str) -> dict[str, Any]:
-    """The document.
+    """Build the document.
 
-    A host has its `decision` and, if it was touched, the `result` of its move, perhaps of its way `back`, and what the
-    gates of serving said (`served`, `served_back`). What one of them says must not cost the report of the others.
+    A host has its `decision` and, if it was changed, the `result` of its move, possibly of its rollback (`back`), and
+    the results of the serving gates (`served`, `served_back`). Invalid facts of one host must not break the report.
     """
     read = {name: facts if _is_readable(facts) else UNREADABLE for name, facts in hosts.items()}
     return _document(stack, previous, read, head)
@@ -93,18 +93,18 @@ def _host(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reason(timeline: Sequence[Mapping[str, Any]]) -> str:
-    """Why a host went back, as its journal has it."""
+    """Return why a host was rolled back, according to its journal."""
     for entry in timeline:
         if entry.get("state") == "failed":
-            # The last lines of a log are told once, by the host they are from.
+            # A reason may include the end of a log; only its first line is repeated here.
             return str((entry.get("detail") or {}).get("reason") or "no reason was noted").splitlines()[0]
     return "no reason was noted"
 
 
 def _endpoint(facts: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
-    """From when to when there was no endpoint, by the head's journal and the gate that got an answer.
+    """Return when the endpoint was down, by the head's journal and the gate that got an answer.
 
-    The supervisors are set up while the engine starts, and ask it only then: a client may have had an answer before.
+    Supervisors are set up while the engine starts, and only then query it: a client may have had an answer earlier.
     """
     answered = (facts.get("served_back") or {}).get("answered_at") or (facts.get("served") or {}).get("answered_at")
     drained = next((entry["at"] for entry in head.get("timeline") or () if entry.get("state") == "drained"), None)
@@ -120,7 +120,7 @@ def _time(text: str) -> datetime.datetime:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """The document for a terminal: a line a host with its times, the endpoint, and what is to be done."""
+    """Render the document: a line per host with its times, the endpoint's downtime, and what to do next."""
     stack, previous = document["stack"], document["previous_stack"]
     shown = [f"Re-pin {previous or 'as installed'} -> {stack}: " + ("done" if document["done"] else "NOT DONE")]
     for name, host in document["hosts"].items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a stack that apt moves: the packages, holds and files of every role that installs some of it."""
+"""The part of a stack that apt changes: packages, holds and files of all roles that install any of it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.driver import driver
 
 SET_ROLES = ("nvidia_driver", "cuda_toolkit", "container_runtime")
-"""Roles whose packages belong together: they are moved, and put back, in one transaction."""
+"""Roles whose packages are moved and rolled back together, in one transaction."""
 
 States = Mapping[str, Any]
 
 
 def stack_set(desired: Mapping[str, States | None], keep: Iterable[str] = ()) -> dict[str, Any]:
-    """One set out of the desired states of these roles.
+    """Combine the desired states of these roles into one set.
 
-    A package without a version has to be there, in any: one that is missing comes, one that is there is not moved.
-    `pinned` names those with one, which go with their set. `keep` names roles that are verified and held as they are.
+    A package without a version must be present in any version: it is installed if missing, else left as it is.
+    `pinned` names packages with a version, which leave with their set. `keep` names roles that are only verified and
+    held.
     """
     kept = set(keep)
     packages: dict[str, str | None] = {}
@@ -29,7 +30,7 @@ def stack_set(desired: Mapping[str, States | None], keep: Iterable[str] = ()) ->
         if role in kept:
             continue
         for name, version in (state.get("packages") or {}).items():
-            # Two roles may name one package: the one that knows its version is right.
+            # If two roles name a package, the one with a version takes precedence.
             packages[name] = str(version) if version else packages.get(name)
         holds |= {name for name, held in (state.get("holds") or {}).items() if held}
         files |= {path: file for path, file in (state.get("files") or {}).items() if "content" in file}
@@ -42,9 +43,9 @@ def stack_set(desired: Mapping[str, States | None], keep: Iterable[str] = ()) ->
 
 
 def leaving(present: Mapping[str, Any], observation: Mapping[str, Any], wanted: States) -> list[str]:
-    """What goes with the present set: its pins and, where the driver moves, what belongs to that driver unnamed.
+    """Return the packages that leave with the present set: its pins and, if the driver moves, the driver's others.
 
-    `present` is the present set, and `wanted` the driver's new state, empty where the driver stays as it is.
+    `present` is the present set, and `wanted` the driver's new state, empty if the driver stays.
     """
     found = set(present["pinned"])
     if wanted:
@@ -53,9 +54,9 @@ def leaving(present: Mapping[str, Any], observation: Mapping[str, Any], wanted: 
 
 
 def verified_states(desired: Mapping[str, States | None], *, back: bool = False) -> dict[str, States]:
-    """The states a moved host is verified by: the same as after a bring-up, and the GPUs by their profile.
+    """Return the states by which a moved host is verified: as after a bring-up, with the GPUs by their profile.
 
-    A host that was put back is compared with what its journal recorded; only what no package brings is in the plan.
+    A host that was rolled back is compared with its journal; the plan adds only what no package provides.
     """
     roles = ("preflight", *SET_ROLES, "gpu_verify")
     states: dict[str, States] = {role: desired[role] or {} for role in roles if desired.get(role)}

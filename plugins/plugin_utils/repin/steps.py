@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a controller does next with a host, by its journal and what was seen of it.
+"""Decide the controller's next step for a host, from its journal and observation.
 
-The journal says how far the host came, never how far a controller did: a controller that starts now asks the same
-question and gets the same answer as the one that was cut off.
+The journal records the progress of the host, not of a controller: a controller that starts now reaches the same
+decision as the one that was interrupted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NOTHING_CHANGED = (book.PLANNED, book.DRAINED)
 class Seen:
     """What the controller knows beside the journal.
 
-    `reboot_required` and `problems` are None until the host was looked at after its latest step. `requested` is the
-    boot in which this controller asked for a reboot; `gave_up` is true once its own way back failed.
+    `reboot_required` and `problems` are None until the host was observed after its latest step. `requested` is the
+    boot in which this controller requested a reboot; `gave_up` is true once its own rollback failed.
     """
 
     boot_id: str
@@ -45,7 +45,7 @@ class Next:
 
 
 def next_step(journal: book.Journal | None, seen: Seen) -> Next:
-    """The next step; `done` with the outcome or `stop` with the reason ends it."""
+    """Return the next step; `done` with the outcome or `stop` with the reason is the last."""
     where = book.place(journal)
     if journal is None or where is None:
         return Next(STOP, words="the host has no journal of a move: begin one first")
@@ -81,14 +81,14 @@ def _back(journal: book.Journal, state: str, seen: Seen) -> Next:
 
 
 def _running(journal: book.Journal, state: str, way: str, seen: Seen) -> Next:
-    """Between the transaction and the verdict: boot into it where that is due, then look until it holds or not."""
+    """Return the next step between transaction and verdict: reboot if due, then observe, then verify or fail."""
     entry = book.last(journal) or {}
     if state == book.REBOOT_REQUESTED:
         if seen.boot_id != entry["boot_id"]:
             return Next(NOTE, {"state": book.BOOTED, "direction": way}, "booted")
         if seen.requested == seen.boot_id:
             return Next(WAIT, words="waiting for the boot")
-        # Asked for by a controller that is gone, or never begun: asking twice is one reboot.
+        # Requested by a controller that is gone, or never started: requesting twice causes one reboot.
         return Next(REBOOT, {"direction": way}, "rebooting")
     if seen.reboot_required is None or seen.problems is None:
         return Next(LOOK, {"direction": way}, "looking")
@@ -117,7 +117,7 @@ def _after_failure(journal: book.Journal, way: str, seen: Seen) -> Next:
 
 
 def changed(journal: book.Journal) -> bool:
-    """Whether packages may have been changed: from `staged` on the transaction may have begun at any time."""
+    """Return whether packages may have changed: from `staged` on, the transaction may have started at any time."""
     return any(entry["state"] not in (*_NOTHING_CHANGED, book.FAILED, book.ROLLED_BACK) for entry in journal["entries"])
 
 
@@ -127,7 +127,7 @@ def _failed(way: str, at: str, reason: str) -> Next:
 
 
 def failure_step(journal: book.Journal, reason: str) -> Next:
-    """The entry for a step that could not be done."""
+    """Return the step that records a failure."""
     where = book.place(journal)
     way, at = where or (book.FORWARD, book.PLANNED)
     return _failed(book.BACK if book.direction(journal) == book.BACK else way, at, reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every check of every node as the rows of one matrix: what was measured, its minimum, and where that is from. Pure."""
+"""The checks of all nodes as rows of a matrix: measured value, minimum, and the minimum's source. Pure functions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WANTED = {
     "fabric.duplicate": "nobody else has its address",
     "fabric.arp": "it alone answers",
 }
-"""What a whole family of checks expects."""
+"""Expectation of a whole family of checks."""
 _RATE = re.compile(r"(?P<rate>[0-9.]{1,12}) Gb/s")
 
 Row = dict[str, Any]
@@ -65,10 +65,10 @@ Record = Mapping[str, Any]
 def rows_of(
     records: Mapping[str, Sequence[Record]], *, profile: str, stack: str, hosts: Sequence[str]
 ) -> tuple[list[Row], list[str]]:
-    """The matrix, what is wrong first within each group, and the ids of checks that apply to no node.
+    """Return the matrix, with failures first in each group, and the ids of checks that apply to no node.
 
-    Checks of GPUs have a row each. Of the others, those that are right stand together by family, so that a thousand
-    files that are as planned are one row; each that is not right has a row of its own.
+    GPU checks have a row each. Other checks that pass are merged by family, so that a thousand files as planned form
+    one row; each check that does not pass has a row of its own.
     """
     rows: dict[str, Row] = {}
     families: dict[str, dict[str, list[Record]]] = {}
@@ -85,7 +85,7 @@ def rows_of(
                 families.setdefault(_family(name), {}).setdefault(host, []).append(one)
     for family, found in families.items():
         if not any(one.get("verdict") in CONTENT for own in found.values() for one in own):
-            continue  # each of it has a row of its own
+            continue  # all of its checks have rows of their own
         rows[f"{family}.*"] = _together(family, found, whose(family, profile, stack))
     applicable = [row for row in rows.values() if _status(row) != NOT_APPLICABLE]
     order = {group: place for place, group in enumerate(GROUPS)}
@@ -95,7 +95,7 @@ def rows_of(
 
 
 def whose(name: str, profile: str, stack: str) -> str:
-    """Who says what a check must be."""
+    """Return the source of a check's expected value."""
     if name.startswith(("burn_in.host_power", "burn_in.rack_power")):
         return "firstlight_power of the inventory"
     kind = name.partition(".")[0]
@@ -127,7 +127,7 @@ def _family(name: str) -> str:
 
 
 def _together(family: str, found: Mapping[str, Sequence[Record]], by: str) -> Row:
-    """A family: how many of it are right on each node, and the least of its rates where it has any."""
+    """Return the row of a family: how many checks pass on each node, and the lowest rate if there are any."""
     row = _row(_GROUP_OF.get(family.partition(".")[0], SYSTEM), f"{family}.*", by)
     row["minimum"] = _WANTED.get(family) or next(
         (words(one["expected"]) for own in found.values() for one in own if _RATE.search(words(one.get("expected")))),
@@ -139,7 +139,7 @@ def _together(family: str, found: Mapping[str, Sequence[Record]], by: str) -> Ro
         rates = [float(told["rate"]) for one in counted if (told := _RATE.match(words(one.get("observed"))))]
         least = f", least {min(rates):g} Gb/s" if rates else ""
         row["cells"][host] = {
-            # What is wrong has a row of its own, by which it is evaluated.
+            # Failures are evaluated by their own rows.
             "status": PASS if right == len(counted) and counted else worst(str(one.get("verdict")) for one in own),
             "measured": f"{right} of {len(counted)} right{least}" if counted else "none apply",
         }
@@ -151,9 +151,9 @@ def burn_in_of(
     wanted: Mapping[str, Mapping[str, Any]],
     power: Mapping[str, Any],
 ) -> tuple[dict[str, list[Record]], dict[str, dict[str, Any]]]:
-    """The records of the burn-ins that hosts have kept, evaluated by today's minimums, and of each host its run.
+    """Return the records of the burn-ins stored on hosts, evaluated by the current minimums, and each host's run.
 
-    `wanted` is of each host its `profile`, `hardware`, `accept`, and `engine`, for which a run has to hold.
+    `wanted` has for each host `profile`, `hardware`, `accept`, and the `engine` for which a run must be valid.
     """
     runs = {host: _run(mapping(part), mapping(wanted.get(host))) for host, part in hosts.items()}
     results = {}
@@ -178,7 +178,7 @@ def burn_in_of(
 
 
 def _run(part: Mapping[str, Any], want: Mapping[str, Any]) -> dict[str, Any]:
-    """The run that a host has kept, and why it does not count."""
+    """Return the run stored on a host, with the reason if it does not count."""
     nothing: dict[str, Any] = {"date": None, "problem": "", "measured": {}}
     content = part.get("burn_in")
     if part.get("problem"):
@@ -210,7 +210,7 @@ def _run(part: Mapping[str, Any], want: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wrong_cells(rows: Iterable[Row], status: str) -> list[tuple[str, Row, Mapping[str, Any]]]:
-    """Every host, row and cell of this status; of a family only where no row of its own tells of it."""
+    """Return every host, row and cell of this status; for a family only if no row of its own covers it."""
     listed_rows = list(rows)
     own = {(host, _family(row["id"])) for row in listed_rows if not row["id"].endswith(".*") for host in row["cells"]}
     return [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two reports: pins, parts, checks and figures, each as better, worse or only changed. Pure."""
+"""Compare two reports: pins, parts, checks and figures, each as better, worse or just changed. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.report.verdict 
 BETTER, WORSE, CHANGED = "better", "worse", "changed"
 METRICS = ("output_tokens_per_s", "ttft_ms.50", "tpot_ms.50")
 ANSWER = "host.answer"
-"""The check of a host that nobody could look at."""
+"""The check of a host that could not be observed."""
 LEAST = 0.02
-"""Part by which figures differ that nobody calls another figure, however little their runs differ."""
+"""Relative difference below which figures count as equal, however small the spread of their runs."""
 STARTS = 0.2
-"""The same of starts, of which there is one each."""
+"""The same for start-up times, of which each report has only one."""
 _PLAN = (
     *("hardware", "stack", "model", "revision", "engine", "engine_version", "image", "profile"),
     *("tensor_parallel", "pipeline_parallel", "replicas", "context"),
@@ -33,7 +33,7 @@ Difference = dict[str, Any]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Everything that differs, in the order of a report's parts."""
+    """Return everything that differs: worse first, then better, then changed, each in the order of a report's parts."""
     found = [
         *_verdict(before, after),
         *_plan(before, after),
@@ -77,9 +77,9 @@ def _checks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
     }
     for place in [*new, *(one for one in old if one not in new)]:
         then, now = old.get(place), new.get(place)
-        # A check that is right and was not there, or is not there any more, is another plan.
+        # A passing check that was added or removed is due to another plan.
         if now is None and (place[0] not in looked_at or _not_tried(after, *place)):
-            continue  # nobody looked, and that is told by itself
+            continue  # it was not checked, which is reported separately
         told = [one for one in (then, now) if one]
         if (then or ("",))[0] == (now or ("",))[0] or all(one[0] in CONTENT for one in told):
             continue
@@ -88,7 +88,7 @@ def _checks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
 
 
 def _not_tried(document: Mapping[str, Any], host: str, name: str) -> bool:
-    """Whether no burn-in holds that could tell."""
+    """Return whether this is a burn-in check of a host without a valid burn-in."""
     return name.startswith("burn_in.") and bool(at(document, "burn_in", host, "problem"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document of a report: one plain structure from what was recorded of a cluster; the page only shows it. Pure."""
+"""Build the document of a report: one plain structure of a cluster's records, which the page shows. Pure functions."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status 
 FORMAT = 1
 KIND = "firstlight report"
 MOST_CHANGES = 20
-"""Changes of packages that are shown of each host, the last ones."""
+"""Maximum number of latest package changes shown per host."""
 BANDS = {"output_tokens_per_s": None, "ttft_ms": "50", "tpot_ms": "50"}
-"""Figures whose runs are shown as a band, and by which percentile."""
+"""Figures whose range over runs is shown as a band, with the percentile used."""
 _PLANNED = ("hardware", "stack", "model", "engine", "engine_version", "profile", "head", "size")
 _SERVED = ("repository", "revision", "image", "tensor_parallel", "pipeline_parallel", "replicas", "context")
 _CONFIGURATION = ("model", "revision", "engine", "engine_version", "image", "stack", "driver", "gpus", "argv")
@@ -51,7 +51,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything that a report is made from."""
+    """Everything a report is made from."""
 
     cluster: str
     run: str
@@ -61,25 +61,25 @@ class Inputs:
     plan: Mapping[str, Any]
     """The plan's document, as `firstlight plan --json` prints it."""
     known_plans: Sequence[str]
-    """By which SHA-256 measurements name it: first the plan's on paper, then that with the ports that were found."""
+    """SHA-256 digests by which measurements identify the plan: as planned, then with the ports that were found."""
     hardware: Mapping[str, Any] = field(default_factory=dict)
-    """The catalog's entry of the hardware, with its sources."""
+    """The catalog's hardware entry, with its sources."""
     gpu_verify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of each host the variables of the role gpu_verify."""
+    """Variables of role gpu_verify by host."""
     gathered: Mapping[str, Any] = field(default_factory=dict)
-    """What playbooks/report.yml wrote."""
+    """The data that playbooks/report.yml collected."""
     bench: Mapping[str, Any] | None = None
     bench_verdict: Mapping[str, Any] | None = None
     tune: Mapping[str, Any] | None = None
     layouts: Mapping[str, Any] | None = None
     quality: Mapping[str, Any] | None = None
     accepted: Mapping[str, Any] | None = None
-    """The document of the last report that was accepted."""
+    """The document of the last accepted report."""
     serials: bool = False
 
 
 def make_document(given: Inputs) -> Document:
-    """The report, with its verdict and what changed since the last accepted one."""
+    """Build the report, with its verdict and the differences from the last accepted one."""
     plan, hosts = given.plan, mapping(given.gathered.get("hosts"))
     hardware = str(at(plan, "cluster", "hardware"))
     accepted_records, runs = burn_in_of(
@@ -148,7 +148,7 @@ def make_document(given: Inputs) -> Document:
 
 
 def _silent(host: str) -> Mapping[str, Any]:
-    """A host of which nothing was handed in, as when --limit left it out."""
+    """Return the record of a host without data, as when --limit left it out."""
     return {
         "id": "host.answer",
         "verdict": "could_not_check",
@@ -165,7 +165,7 @@ def _tried(plan: Mapping[str, Any], host: str, role: Mapping[str, Any]) -> dict[
 
 
 def _minimums(profile: str, hardware: Mapping[str, Any]) -> dict[str, Any]:
-    """Whose the minimums are: the hardware profile with its sources, and what of it nobody has measured."""
+    """Return the source of the minimums: the hardware profile with its sources and its unverified fields."""
     return {
         "profile": profile,
         "description": words(hardware.get("description") or ""),
@@ -178,7 +178,7 @@ def _minimums(profile: str, hardware: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _how(given: Inputs) -> dict[str, str]:
-    """How each part is made again, with the operator's own inventory."""
+    """Return the commands that produce each part again, with the operator's own inventory."""
     inventory = " ".join(f"-i {shlex.quote(one)}" for one in given.inventory)
     return {
         "plan": f"firstlight plan {inventory}",
@@ -195,14 +195,14 @@ def _how(given: Inputs) -> dict[str, str]:
 
 
 def _sizes(plan: Mapping[str, Any]) -> str:
-    """The powers of two up to the GPUs of the plan, as --layouts takes them."""
+    """Return the powers of two up to the number of planned GPUs, as a value of --layouts."""
     gpus = sum(int(number(at(one, "expected", "gpus")) or 0) for one in plan["hosts"].values())
     return ",".join(str(2**power) for power in range(max(gpus, 1).bit_length()))
 
 
 # --- start-up and serving ------------------------------------------------------------------------------------------
 def _startup(plan: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the time of the last start went, beside what the plan expects."""
+    """Return the phases of the last start of each group, with the planned times."""
     starts = []
     for name, group in mapping(status.get("groups")).items():
         seconds, reading = number(at(group, "started", "seconds")), number(at(group, "started", "read_seconds")) or 0.0
@@ -236,7 +236,7 @@ def _serving(status: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- measurements ----------------------------------------------------------------------------------------------------
 def _bench(given: Inputs) -> Document | None:
-    """The benchmark without its single runs: of each point its summary, the range of its runs, and what failed."""
+    """Return the benchmark without individual runs: for each point the summary, the range, and the failures."""
     result = given.bench
     if not result:
         return None
@@ -305,7 +305,7 @@ def _layouts(document: Mapping[str, Any] | None) -> Document | None:
 
 
 def _quality(given: Inputs) -> Document | None:
-    """An assessment without the answers themselves."""
+    """Return the quality assessment without the answers themselves."""
     document = given.quality
     if not document:
         return None
@@ -321,7 +321,7 @@ def _quality(given: Inputs) -> Document | None:
 
 # --- what changed --------------------------------------------------------------------------------------------------
 def _changes(plan: Mapping[str, Any], hosts: Mapping[str, Any]) -> dict[str, Any]:
-    """Of each host when it booted, the last changes of its pinned packages, and its re-pins."""
+    """Return each host's boot time, the latest changes of its pinned packages, and its re-pins."""
     found = {}
     for host in plan["hosts"]:
         part = mapping(hosts.get(host))
@@ -361,10 +361,10 @@ def _repins(texts: Iterable[Any]) -> Iterable[dict[str, str]]:
 
 
 def _since(accepted: Mapping[str, Any] | None, document: Document) -> dict[str, Any] | None:
-    """What differs from the last report that was accepted; None where none was."""
+    """Return the differences from the last accepted report; None if there is none."""
     if not accepted:
         return None
-    # Where only one of both tells what names a device, neither does: that alone is no difference.
+    # If only one report includes device identifiers, drop them from both: that alone is not a difference.
     serials = bool(document["serials"] and accepted.get("serials"))
     before, after = (cleaned(one, serials=serials) for one in (accepted, document))
     return {

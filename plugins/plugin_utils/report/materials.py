@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every node is made of, how nodes are linked, and what their GPUs draw: from plan and observation. Pure."""
+"""Bill of materials, links and GPU loads of all nodes, from plan and observation. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PHASES = {"bf16": "bf16 product", "fp8": "FP8 product", "bandwidth": "memory co
 
 # --- the bill of materials ---------------------------------------------------------------------------------------
 def bill_of(plan: Mapping[str, Any], hosts: Hosts, *, serials: bool = False) -> list[dict[str, Any]]:
-    """Every part with its version on each node that answered, what is planned, and the nodes that differ from most."""
+    """Return every part with its version on each node that answered, the planned version, and the deviating nodes."""
     planned: dict[str, str] = {}
     found: dict[str, dict[str, str]] = {}
     answering = [host for host in plan["hosts"] if _answered(hosts.get(host))]
@@ -49,7 +49,7 @@ def _material(name: str, planned: str | None, values: Mapping[str, str]) -> dict
     counts = Counter(values.values()).most_common()
     usual = counts[0][0] if counts else None
     if len(counts) > 1 and counts[0][1] == counts[1][1]:
-        # Two against two: the plan decides, and without one nobody knows which is the odd one.
+        # In a tie the plan decides; without a planned version, no value counts as the odd one.
         usual = planned if planned in values.values() else None
     odd = (
         [host for host, value in values.items() if value != usual]
@@ -65,7 +65,7 @@ def _parts(
     part: Mapping[str, Any],
     serials: bool,
 ) -> Iterable[tuple[str, Any, Any]]:
-    """Name, planned version and version of each part of a node."""
+    """Yield name, planned version and found version of each part of a node."""
     facts, driver = mapping(seen.get("facts")), mapping(seen.get("driver"))
     system = " ".join(str(facts[key]) for key in ("distribution", "version") if facts.get(key))
     yield "operating system", None, system or None
@@ -92,7 +92,7 @@ def _parts(
                 yield name, version, at(seen, "packages", name)
     for record in mapping(seen.get("firmware")).values():
         for name, version in mapping(at(record, "now")).items():
-            # GPUs of one node have one VBIOS, and their bus addresses are nothing that compares.
+            # All GPUs of a node have the same VBIOS, and bus addresses are not comparable between nodes.
             kind, _, port = name.partition(".")
             yield f"firmware, {kind}{f' {port}' if kind == 'nic' else ''}", None, version
     for name, want in mapping(at(desired, "inference_image", "images")).items():
@@ -114,7 +114,7 @@ def _parts(
 
 # --- links -------------------------------------------------------------------------------------------------------
 def links_of(plan: Mapping[str, Any], hosts: Hosts) -> list[dict[str, Any]]:
-    """Every planned port of the fabric as it was found: speed, MTU, both halves, RDMA, counters."""
+    """Return every planned fabric port as found: speed, MTU, both halves, RDMA, counters."""
     found = []
     for host in plan["hosts"]:
         part = mapping(hosts.get(host))
@@ -148,12 +148,12 @@ def _port_name(entry: Any, ports: Mapping[str, Any]) -> str:
     try:
         name, _ = find_port(str(ipaddress.ip_interface(entry["address"]).network), entry, ports)
     except (AttributeError, LookupError, TypeError, ValueError):
-        name = None  # a host that answers what `observe` never says
+        name = None  # the host returned something that `observe` never does
     return name or words(at(entry, "port") or "not found")
 
 
 def _counters(text: Any) -> dict[str, dict[str, int]]:
-    """What of each port's counters is not zero and should be, from `ip -json -s -s link show`."""
+    """Return each port's non-zero error counters, from `ip -json -s -s link show`."""
     try:
         ports = json.loads(text) if isinstance(text, str) and text else []
     except (ValueError, RecursionError):
@@ -171,7 +171,7 @@ def _counters(text: Any) -> dict[str, dict[str, int]]:
 
 
 def pairs_of(plan: Mapping[str, Any], hosts: Hosts) -> dict[str, Any]:
-    """Rows send, columns receive: of each pair and rail whether packets arrive, how long they take, and how fast."""
+    """Return the matrix of pairs: rows send, columns receive; reachability, latency and throughput for each rail."""
     names = list(plan["hosts"])
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for host in names:
@@ -196,7 +196,7 @@ def pairs_of(plan: Mapping[str, Any], hosts: Hosts) -> dict[str, Any]:
 
 
 def _path(name: str, hosts: Sequence[str]) -> tuple[str, str, str] | None:
-    """Kind, port and peer of a check of a path; names may have dots in them."""
+    """Parse kind, port and peer from the id of a path's check; names may contain dots."""
     for kind in ("ping", "tcp", "rdma"):
         rest = name.removeprefix(f"fabric.{kind}.")
         if rest != name:
@@ -206,7 +206,7 @@ def _path(name: str, hosts: Sequence[str]) -> tuple[str, str, str] | None:
 
 
 def topology_of(plan: Mapping[str, Any], hosts: Hosts) -> list[dict[str, Any]]:
-    """How the GPUs of each node are joined; nodes that are joined alike stand together."""
+    """Return the GPU topologies, each with the nodes that share it."""
     found: list[dict[str, Any]] = []
     for host in plan["hosts"]:
         topology = mapping(at(hosts.get(host), "observation", "gpu_health", "topology"))
@@ -228,7 +228,7 @@ def topology_of(plan: Mapping[str, Any], hosts: Hosts) -> list[dict[str, Any]]:
 
 # --- clocks, power, temperature ------------------------------------------------------------------------------------
 def loads_of(runs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each GPU and phase of its burn-in: clock, power, temperature, and what held it back."""
+    """Return clock, power, temperature and throttle reasons for each GPU and phase of its burn-in."""
     found = []
     for host, run in runs.items():
         for gpu in listed(at(run, "measured", "gpus")):
@@ -253,7 +253,7 @@ def loads_of(runs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def now_of(plan: Mapping[str, Any], hosts: Hosts) -> list[dict[str, Any]]:
-    """Of each GPU what it shows at the moment."""
+    """Return the current readings of each GPU."""
     return [
         {
             "host": host,

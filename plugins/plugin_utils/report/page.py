@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a report: one HTML file from its document, without script, network or font. Pure.
+"""Render the document of a report as one HTML file without scripts, network access or fonts. Pure functions.
 
-The document is in the page, and its digest beside it: `check` proves that both belong together, and that the page shows
-what its document says.
+The page contains the document and its digest: `check` proves that both match, and that the page shows what its
+document says.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
 TEMPLATES = Path(__file__).with_name("templates")
 DATA, DIGEST = "report-data", "report-sha256"
-"""Ids of the elements that hold the document and its digest."""
+"""Ids of the elements with the document and its digest."""
 STATUSES = {
     PASS: ("✓", "pass", "good"),
     FAIL: ("✗", "fail", "bad"),
     COULD_NOT_CHECK: ("?", "not checked", "open"),
     NOT_APPLICABLE: ("-", "not applicable", "none"),
 }
-"""Of each status its symbol, its word and its class."""
+"""Symbol, text and CSS class of each status."""
 MARKS = {ACCEPTED: ("✓", "good"), NOT_ACCEPTED: ("✗", "bad"), INCOMPLETE: ("?", "open")}
 PARETO = "One user's speed against one GPU's"
 KINDS = {"better": ("▲", "good"), "worse": ("▼", "bad"), "changed": ("●", "none")}
@@ -61,22 +61,22 @@ DECISIONS = {"kept": "good", "refused": "none", "illegal": "none", "failed": "ba
 
 
 class PageError(ValueError):
-    """A file that is no report, and what it is instead."""
+    """A file is not a report; the message says what it is instead."""
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The page of a report's document."""
+    """Render the page of a report's document."""
     data = embedded(document)
     return _render("report.html.j2", document, data) + "\n"
 
 
 def render_comparison(before: Mapping[str, Any], after: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> str:
-    """The page of what differs between two reports."""
+    """Render the page of the differences between two reports."""
     return _environment().get_template("compare.html.j2").render(before=before, after=after, differences=found) + "\n"
 
 
 def embedded(document: Mapping[str, Any]) -> str:
-    """The document as it stands in the page: JSON in ASCII, in which no character ends a script element."""
+    """Serialise the document for the page: ASCII JSON without characters that could end a script element."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -87,7 +87,7 @@ def digest(data: str) -> str:
 
 # --- the way back --------------------------------------------------------------------------------------------------
 class _Parts(HTMLParser):
-    """The text of the elements with an id of ours."""
+    """Collects the text of the elements with our ids."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -109,7 +109,7 @@ class _Parts(HTMLParser):
 
 
 def document_of(text: str) -> dict[str, Any]:
-    """The document of a report, from its page or from its JSON. Raises PageError."""
+    """Extract a report's document from its page, or from JSON. Raises PageError."""
     data = text
     if text.lstrip()[:1] == "<":
         parts = _Parts()
@@ -127,7 +127,7 @@ def document_of(text: str) -> dict[str, Any]:
 
 
 def check(text: str) -> tuple[str, list[str]]:
-    """The digest of the data in a page, and what is wrong with the page. Raises PageError for what is no page."""
+    """Return the digest of the data in a page, and problems of the page. Raises PageError if it is not a report."""
     parts = _Parts()
     parts.feed(text)
     if DATA not in parts.found:
@@ -138,14 +138,14 @@ def check(text: str) -> tuple[str, list[str]]:
     if digest(data) != parts.found.get(DIGEST, "").strip():
         problems.append("the data has another SHA-256 than the page says")
     elif f'content="firstlight {made_by()}"' in text and render(document) != text:
-        # A page of another release cannot be made again here.
+        # A page of another release cannot be reproduced here.
         problems.append("the page shows something else than its data says")
     return digest(data), problems
 
 
 @functools.cache
 def made_by() -> str:
-    """What names the way in which pages are made: a page that another one made is not compared with ours."""
+    """Return the fingerprint of the rendering code: pages rendered by other code are not compared with ours."""
     files = sorted([*TEMPLATES.glob("*.j2"), *Path(__file__).parent.glob("*.py")])
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
@@ -187,7 +187,7 @@ def _render(template: str, document: Mapping[str, Any], data: str) -> str:
 
 
 def _groups(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of the matrix by group; a group in which nothing is wrong and that nobody reads is folded."""
+    """Return the rows of the matrix by group; groups without failures are folded, except the first three."""
     found = []
     for name, title in GROUPS.items():
         rows = [row for row in document["checks"] if row["group"] == name]
@@ -200,7 +200,7 @@ def _groups(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _parts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The bill of materials: of each part what all nodes that answer have, or where they differ what each has."""
+    """Return the bill of materials: each part's common value, or the value on each node if they differ."""
     return [
         {**one, "values": values, "common": None if _has_each(one) else next(iter(values.values()), "not known")}
         for one in document["materials"]
@@ -213,12 +213,12 @@ def _told(document: Mapping[str, Any], material: Mapping[str, Any]) -> dict[str,
 
 
 def _has_each(material: Mapping[str, Any]) -> bool:
-    """Whether every node has its own."""
+    """Return whether a part's value is shown for each node."""
     return bool(material["odd"]) or material["name"] == "serial number" or material["name"].startswith("UUID")
 
 
 def _same_on(document: Mapping[str, Any]) -> str:
-    """On which nodes all parts are the same, where they are; empty where no node answers."""
+    """Describe the nodes to which common values apply; empty if no node answers."""
     hosts = document["plan"]["hosts"]
     answering = {host for one in document["materials"] for host in _told(document, one)}
     if len(hosts) == 1 and answering:
@@ -244,7 +244,7 @@ def _comparison(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _charts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Curves of the benchmark over streams, and the trade between one user's speed and that of a GPU."""
+    """Return charts of the benchmark over streams, and of the trade-off between speed per user and per GPU."""
     workloads = [
         (str(one["name"]), [point for point in one["points"] if point["streams"] and point["summary"]])
         for one in listed(at(document, "bench", "workloads"))
@@ -284,7 +284,7 @@ def _charts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _band(points: Sequence[Mapping[str, Any]], metric: str, scale: float) -> list[tuple[float, float, float]]:
-    """The range of the runs, of figures for which there is one."""
+    """Return the range of the runs, for figures that have one."""
     name, _, part = metric.partition(".")
     if part not in ("", "50"):
         return []
@@ -317,7 +317,7 @@ def _start_chart(document: Mapping[str, Any]) -> str:
 
 
 def _layout_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of each layout its speed, that of one of its GPUs, and how much of it is left of the smallest layout's."""
+    """Return each layout's speed, its speed per GPU, and its efficiency relative to the smallest layout."""
     rows: list[dict[str, Any]] = []
     for one in listed(at(document, "layouts", "layouts")):
         gpus = number(at(one, "gpus"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which measurements are of today's plan: by the plan on paper, or by that with the ports that the hosts have. Pure."""
+"""Match measurements to the current plan, as planned or with the ports found on the hosts. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Plans = Mapping[str, Mapping[str, Any]]
 
 
 def known_plans(plans: Plans, observations: Mapping[str, Any]) -> list[str]:
-    """The SHA-256 by which measurements name these plans: a benchmark of site.yml has the ports that were found."""
+    """Return the digests by which measurements identify these plans: a benchmark of site.yml has the found ports."""
     refined = {host: _refined(plan, observations.get(host)) for host, plan in plans.items()}
     return list(dict.fromkeys(configuration_of(one)["plan_sha256"] for one in (plans, refined)))
 
 
 def is_of(document: Mapping[str, Any], plans: Container[Any]) -> bool:
-    """Whether one of these plans was measured: its configuration says so."""
+    """Return whether one of these plans was measured, according to the document's configuration."""
     return at(document, "configuration", "plan_sha256") in plans
 
 
 def preferred(documents: Iterable[Mapping[str, Any]], plans: Container[Any]) -> Mapping[str, Any] | None:
-    """The first document that is of one of these plans, or without such a one the first: a trial is of another plan."""
+    """Return the first document of one of these plans, else the first of all: a trial has another plan."""
     first: Mapping[str, Any] | None = None
     for document in documents:
         if is_of(document, plans):
@@ -40,5 +40,5 @@ def _refined(plan: Mapping[str, Any], observation: Any) -> Mapping[str, Any]:
     try:
         found: Mapping[str, Any] = resolved(plan, observation)["plan"]
     except (ValueError, TypeError, LookupError, AttributeError):
-        return plan  # a host that answers what `observe` never says
+        return plan  # the host returned something that `observe` never does
     return found

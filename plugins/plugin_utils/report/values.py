@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what hosts handed in, whatever it is, and putting it into words. Pure.
+"""Read untrusted data from hosts, and format it as text. Pure functions.
 
-A report is made of what many programs have written down, and of what hosts answer, which may be broken or hostile:
-what is not there, or is something else than it should be, is nothing.
+A report combines the records of many programs and the answers of hosts, which may be broken or hostile: a value that is
+missing or of the wrong type counts as absent.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.module_utils.redact_secrets import REMOVED, without_secrets
 
 LONGEST = 400
-"""Characters of one text of a report."""
+"""Maximum length of one text in a report, in characters."""
 _UUID = re.compile(r"(?<![\w-])(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])", re.IGNORECASE)
 _PORT = re.compile(r"(?<![\w:])[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}(?![\w:])", re.IGNORECASE)
-"""Addresses of network ports."""
+"""Matches MAC addresses and longer hardware addresses of network ports."""
 _SERIAL = re.compile(r"(?P<label>\bserial(?:[ _-]?(?:number|no\.?))?\W{1,3})(?P<value>[\w-]{6,40})", re.IGNORECASE)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """The value, or an empty mapping."""
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def listed(value: Any) -> Sequence[Any]:
-    """The value, or an empty list."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
 def at(value: Any, *keys: str) -> Any:
-    """What lies under these keys; None where there is no such thing."""
+    """Return the value at this path of keys; None if there is none."""
     for key in keys:
         value = mapping(value).get(key)
     return value
 
 
 def number(value: Any) -> float | None:
-    """The value, where it is a number."""
+    """Return the value as a float if it is a number, else None."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def words(value: Any) -> str:
-    """Any value in one line."""
+    """Render any value as one line."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -60,7 +60,7 @@ def words(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    """The beginning of the text, without half of anything that is taken out of whole texts."""
+    """Truncate a text without cutting through anything that is removed from complete texts."""
     text = without_secrets(text)
     if len(text) <= LONGEST:
         return text
@@ -71,13 +71,13 @@ def _cut(text: str) -> str:
 
 
 def cleaned(value: Any, *, serials: bool = False) -> Any:
-    """The value without secrets and addresses of ports and, unless asked for, without what else names one device."""
+    """Remove secrets and hardware addresses and, unless `serials` is set, serial numbers and UUIDs."""
     if isinstance(value, Mapping):
         return {str(key): cleaned(one, serials=serials) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [cleaned(one, serials=serials) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return None  # no JSON has such a number
+        return None  # JSON cannot represent it
     if not isinstance(value, str):
         return value
     text = _PORT.sub(REMOVED, without_secrets(value))

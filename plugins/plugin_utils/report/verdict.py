@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a cluster can be accepted: what speaks against it, and what nobody has looked at. Pure."""
+"""Decide whether a cluster can be accepted, by its failures and by what was not checked. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status 
 
 ACCEPTED, NOT_ACCEPTED, INCOMPLETE = "accepted", "not accepted", "incomplete"
 CLUSTER = "cluster"
-"""In the place of a node's name, where something is of all of them."""
+"""Takes the place of a node's name for reasons that concern the whole cluster."""
 WORSE = "worse"
 
 Reason = dict[str, str]
 
 
 def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict on a report's document: what is wrong refuses it, what was not looked at leaves it open."""
+    """Return the verdict on a report's document: failures reject the cluster, missing checks leave it incomplete."""
     reasons, missing = list(_wrong(document)), list(_missing(document))
     verdict = NOT_ACCEPTED if reasons else INCOMPLETE if missing else ACCEPTED
     return {"verdict": verdict, "reasons": reasons, "missing": missing}
 
 
 def reason_text(one: Mapping[str, Any]) -> str:
-    """A reason in one line: where, what, and what to do."""
+    """Render a reason as one line: where, what, and what to do."""
     return f"{one['where']}: {one['check']}: {one['found']}" + (f"; {one['do']}" if one.get("do") else "")
 
 
@@ -54,7 +54,7 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[Reason]:
 
 
 def _of_this_plan(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A measurement; nothing where it is of another plan, as every trial of other settings is."""
+    """Return a measurement; empty if it is of another plan, like every trial of other settings."""
     found = mapping(document.get(name))
     return {} if found.get("other_plan") else found
 

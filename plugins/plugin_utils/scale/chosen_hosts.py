@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hosts are meant by what stands behind `-e nodes=` or `-e node=`."""
+"""Resolve the hosts named by `-e nodes=` or `-e node=`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def chosen(given: object, groups: Groups, *, single: bool = False) -> dict[str, Any]:
-    """The hosts of the cluster that are named, by themselves or by a group, and why they cannot be meant.
+    """Return the cluster's hosts named directly or by group, or why the selection is invalid.
 
     - `hosts`: their names, in the order of the inventory
-    - `problem`: one sentence; empty where there is none
+    - `problem`: one sentence; empty if there is none
     """
     cluster = [str(name) for name in groups.get("cluster") or ()]
     words = _words(given)

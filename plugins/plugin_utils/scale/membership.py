@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What another set of members means: who is touched and why, what restarts, and what is refused.
+"""Evaluate a change of membership: which hosts are changed and why, what restarts, and what is refused.
 
-A run that adds, replaces or removes a host does nothing to the others but what follows from who is in the cluster.
-Roles start only where a host differs from its plan, so it is enough to look at what differs before anything is changed.
+A run that adds, replaces or removes a host changes the others only where they depend on the cluster's members. Roles
+run only where a host differs from its plan, so it is enough to check the differences before any change.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ PREPARING = (
     "fabric_network",
     "firewall",
 )
-"""Roles of a host that is prepared, and serves nothing yet."""
+"""Roles of a host that is prepared but does not serve yet."""
 GROUP = ("ray_cluster", "inference_server", "supervisor")
-"""Roles that know who serves together."""
+"""Roles that depend on the members of the serving group."""
 _UNITS = ("ray_cluster", "inference_server")
-"""Of these, the roles whose units start anew when something of theirs changes; supervisors take over what runs."""
+"""Those of them whose units restart after a change; supervisors take over what is running."""
 _OWN_PACE = "group"
-"""Whether a group serves just now is the supervisor's own matter."""
+"""The kind of difference left to the supervisor: whether a group currently serves."""
 _REASONS = {"fabric_network": "the record of its connectivity test", "firewall": "the addresses of its nodes"}
 
 
 def evaluate(facts: Facts, newcomers: Collection[str], *, restart: bool = False) -> dict[str, Any]:
-    """How the hosts stand, each with its `plan` and what is `pending` by role.
+    """Evaluate the hosts, each with its `plan` and its `pending` differences by role.
 
-    - `problems`: sentences for which nothing may be done
-    - `serve`: whether the run goes on to what serves, or ends with prepared hosts
-    - `restarts`: hosts on which what serves starts anew when it goes on
-    - `touched`: by host that is not new, what this run changes there
-    - `roles`: the roles that hold on every host afterwards
-    - `lines`: all of it in words
+    - `problems`: reasons why nothing may be done
+    - `serve`: whether the run continues with serving, or ends with prepared hosts
+    - `restarts`: hosts on which serving restarts if the run continues
+    - `touched`: what this run changes on each host that is not new
+    - `roles`: the roles that every host matches afterwards
+    - `lines`: all of it as text
     """
     pending = {host: _pending(one) for host, one in facts.items()}
     restarts = _restarts(facts, pending)
@@ -67,7 +67,7 @@ def evaluate(facts: Facts, newcomers: Collection[str], *, restart: bool = False)
 
 
 def _pending(facts: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    """What differs, by role, in the order of a bring-up; without what only has to wait for its supervisor."""
+    """Return the differences by role in the order of a bring-up, without those left to the supervisor."""
     given = facts.get("pending") or {}
     found = {role: [one for one in given.get(role) or () if one["kind"] != _OWN_PACE] for role in ROLES}
     return {role: differences for role, differences in found.items() if differences}
@@ -79,19 +79,20 @@ def _profile(facts: Facts) -> Any:
 
 
 def _restarts(facts: Facts, pending: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A model that is split over all hosts starts anew on all; of several servers, those whose units change."""
+    """Return the hosts on which serving restarts: all of them if a change reaches a model split over all hosts, or the
+    head's units."""
     profile = _profile(facts)
     if profile is None or not any(role in found for found in pending.values() for role in GROUP):
         return []
     heads = [host for host, one in facts.items() if ((one.get("plan") or {}).get("host") or {}).get("is_head")]
-    # The head's program starts the replicas of all hosts, and takes them down when it ends.
+    # The head's program starts the replicas on all hosts, and stops them when it ends.
     if not profile.several_servers or any(role in pending[head] for head in heads for role in _UNITS):
         return list(facts)
     return []
 
 
 def _is_membership(role: str, difference: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether a host differs in this only because others came or went."""
+    """Return whether a difference is due only to hosts that were added or removed."""
     if role == "fabric_network":
         variables = ((facts.get("plan") or {}).get("roles") or {}).get(role) or {}
         report = str(variables.get("fabric_network_record") or RECORD_FILE)
@@ -102,7 +103,7 @@ def _is_membership(role: str, difference: Mapping[str, Any], facts: Mapping[str,
 def _problems(
     host: str, facts: Mapping[str, Any], pending: Mapping[str, Sequence[Mapping[str, Any]]], *, serve: bool
 ) -> list[str]:
-    """A host that is not new must be as planned, but for what follows from who is in the cluster."""
+    """Return a problem if a host that is not new differs from its plan, except where it depends on the members."""
     concerned = [role for role in ROLES if role in PREPARING or (serve and role not in (*GROUP, "preflight"))]
     drifted = [
         role for role in concerned if any(not _is_membership(role, one, facts) for one in pending.get(role) or ())

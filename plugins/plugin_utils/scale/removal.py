@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a host out of a cluster: what is refused, and what its owner writes into the inventory."""
+"""Remove a host from a cluster: when it is refused, and what to change in the inventory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Plans = Mapping[str, Mapping[str, Any]]
 
 
 def removal_problems(present: Plans, rest: Plans) -> list[str]:
-    """Why the rest cannot stay as it is, from the plans of the hosts with and without the one that goes.
+    """Return why the remaining hosts would change, from the plans with and without the removed host.
 
-    Whatever else is wrong with the rest (a model that does not fit, a number of GPUs that is not what the ranks need)
-    its plan has refused.
+    The plan itself has rejected any other problem (a model that does not fit, a number of GPUs that does not match the
+    ranks).
     """
     problems = []
     for host, plan in rest.items():
@@ -34,7 +34,7 @@ def _addresses(plan: Mapping[str, Any]) -> list[str]:
 
 
 def inventory_words(host: str, place: Mapping[str, Any] | None, serving: Mapping[str, Any] | None) -> list[str]:
-    """What to write into the inventory; `place` is its firstlight_rack, `serving` what was named for the rest."""
+    """Return the changes for the inventory; `place` is the host's firstlight_rack, `serving` the settings to keep."""
     if place:
         lines = [
             f"of rack {place.get('name')}: absent: [{place.get('position')}], beside those that are absent already"
@@ -47,7 +47,7 @@ def inventory_words(host: str, place: Mapping[str, Any] | None, serving: Mapping
 
 
 def stops(plan: Mapping[str, Any], left: Sequence[str]) -> str:
-    """What stops with the host, in one sentence, empty where nothing does; `left` is what was found there."""
+    """Return a sentence on what stops with the host, empty if nothing does; `left` is what was found on it."""
     cluster, host = plan.get("cluster") or {}, str((plan.get("host") or {}).get("name"))
     profile = PROFILES.get(str(cluster.get("profile")))
     if not left or profile is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the machine that answers the one that replaces another? Evaluates what Ansible and the machine said."""
+"""Check that the machine that answers is the intended replacement, from the results of Ansible and the machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _OTHER_KEY = ("REMOTE HOST IDENTIFICATION HAS CHANGED", "Host key verification f
 def replacement_problem(
     host: str, answer: Mapping[str, Any], place: Mapping[str, Any] | None, address: str, inventory: str
 ) -> str:
-    """Why nothing may be done on this machine; empty where it is the one that the inventory names.
+    """Return why this machine must not be changed; empty if it is the one named in the inventory.
 
-    `answer` is what the module `observe` returned, or what Ansible says where it could not be run.
+    `answer` is the result of module `observe`, or Ansible's own if the module could not run.
     """
     if answer.get("unreachable"):
         said = " ".join(str(answer.get("msg") or "").split())
@@ -40,7 +40,7 @@ def replacement_problem(
 
 
 def replacement_message(host: str, answer: Mapping[str, Any], place: Mapping[str, Any] | None) -> str:
-    """What is known of the machine, for whoever reads the run."""
+    """Return what is known about the machine, for the operator."""
     found = answer.get("serial") or "without a serial number"
     if (place or {}).get("serial"):
         return f"{host} is the machine {found}, as the inventory has it"

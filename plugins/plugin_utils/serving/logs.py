@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What many hosts wrote, in one order. A host may be a hostile one: it speaks for itself, and says nothing but text."""
+"""Merge the logs of many hosts. Hosts are not trusted: a host's lines bear its own name, and are only text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.status import why_silent
 
 _CURSOR = re.compile(r"[A-Za-z0-9=;._-]{1,512}")
-"""A place in a journal. It goes back to its host in a variable of the next run, where a template would run."""
+"""A valid journal cursor. The next run passes it back in a variable, where a template would be evaluated."""
 _LATEST = 253_402_300_799_999_999
-"""Microseconds until the end of the year 9999, after which there are no dates."""
+"""The end of the year 9999 in microseconds, the last date that can be represented."""
 _MOST, _LONGEST = 20_000, 8_192
-"""Lines of a host and characters of a line that are kept: as many as the module gives, and room for what it adds."""
+"""Maximum lines per host and characters per line: as many as the module returns, with room for what it adds."""
 
 
 def merged_logs(answers: Mapping[str, Any]) -> dict[str, Any]:
-    """One document from what the module `serving_status` answered for each host: lines by time, and where to go on.
+    """Merge the results of module `serving_status` into one document: lines by time, and cursors to continue from.
 
-    Lines of one host keep their order, whatever their times say: a clock that is set back does not turn causes round.
+    Lines of one host keep their order regardless of their times, so that a clock set back does not reverse causality.
     """
     runs: list[tuple[int, int, int, dict[str, Any]]] = []
     cursors: dict[str, str] = {}

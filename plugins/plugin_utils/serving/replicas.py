@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that Ray Serve spreads over hosts: clients are answered by those that are left, which is not all there is."""
+"""Replicas that Ray Serve spreads over hosts: clients get answers even while some replicas are missing."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 def read_replicas(found: Any) -> dict[str, int] | None:
-    """How many there shall be and how many answer, as the head told; None where it has none, or tells nothing."""
+    """Return the planned and answering replicas as the head reported them; None if it has or reports none."""
     if not isinstance(found, Mapping) or not all(isinstance(found.get(key), int) for key in ("answer", "planned")):
         return None
     return {"answer": found["answer"], "planned": found["planned"]}
 
 
 def fewer_replicas(replicas: Mapping[str, int] | None, nodes: Mapping[str, Mapping[str, Any]]) -> str:
-    """How many are left and which hosts are not as they should be; empty where none is missing."""
+    """Describe how many replicas are left and which hosts are at fault; empty if none is missing."""
     if not replicas or replicas["answer"] >= replicas["planned"]:
         return ""
     told = [f"{replicas['answer']} of {replicas['planned']} replicas answer"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well a cluster has served in the last minutes, beside the targets of its inventory. Pure.
+"""A cluster's service level over the last minutes, compared with the inventory's targets. Pure functions.
 
-The names are those of a benchmark's results.
+The names are the same as in the results of a benchmark.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ QUANTILES = {"50": 0.5, "95": 0.95, "99": 0.99}
 TIMES = ("ttft", "tpot", "itl", "e2e")
 WORDS = {"ttft": "first token", "tpot": "per token", "itl": "between tokens", "e2e": "whole request"}
 _HELD_AGAINST = {"ttft_p95_ms": ("ttft",), "tpot_p95_ms": ("tpot", "itl"), "e2e_p95_ms": ("e2e",)}
-"""The time that a target is about; of an engine that does not tell it, the nearest that it tells."""
+"""The latency of each target, with the nearest substitute for an engine that does not report it."""
 
 
 def service(loads: Sequence[Mapping[str, Any]], targets: Mapping[str, float]) -> dict[str, Any]:
-    """The figures of several servers together, from the load their supervisors wrote; what nobody tells is None."""
+    """Combine the figures of several servers from the load their supervisors recorded; unreported ones are None."""
     recents = [one for load in loads if isinstance(one := load.get("recent"), Mapping)]
     times = times_of(recents)
     found: dict[str, Any] = {
@@ -56,7 +56,7 @@ def _hit_rate(recents: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _missed(found: Mapping[str, Any], targets: Mapping[str, float]) -> list[str]:
-    """A sentence for each target that is not met; what nobody tells is not missed."""
+    """Return a sentence for each missed target; an unreported figure does not count as missed."""
     told = []
     for target, times in _HELD_AGAINST.items():
         time = next((name for name in times if found[f"{name}_ms"]), None)
@@ -71,12 +71,12 @@ def _missed(found: Mapping[str, Any], targets: Mapping[str, float]) -> list[str]
 
 
 def service_words(found: Mapping[str, Any]) -> str:
-    """The figures in one sentence; empty where no server tells any."""
+    """Render the figures as one sentence; empty if no server reports any."""
     window = found.get("window_s")
     if not window:
         return ""
     lately = f"in the last {window / 60:.0f} min" if window >= 60 else f"in the last {window:.0f} s"
-    # One of the two times of tokens is enough: that of requests, where it is told.
+    # One of the two token latencies is enough: TPOT if it is reported, else ITL.
     names = [name for name in TIMES if name != "itl" or not found["tpot_ms"]]
     words = [f"P95 {WORDS[name]} {_time(one['95'])}" for name in names if (one := found[f"{name}_ms"])]
     if not words and not found["requests"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a cluster serves, from one look at each of its hosts: what `firstlight status` shows. Pure."""
+"""The serving status of a cluster from one look at each host, as `firstlight status` shows it. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.serving.service
 
 SERVES, PARTLY, DOES_NOT, UNKNOWN = "serving", "partly serving", "not serving", "unknown"
 STATUS = {SERVES: 0, PARTLY: 1, DOES_NOT: 1, UNKNOWN: 3}
-"""With what the command ends."""
+"""Exit status of the command for each verdict."""
 LONGEST = 400
-"""Characters of what a host, or ssh, complained with."""
+"""Maximum length of an error message of a host or of ssh, in characters."""
 HISTORY = 8
-"""Events that are kept of each group, the last ones."""
+"""Number of latest events kept per group."""
 
 
 def status_document(
     answers: Mapping[str, Any], head: str | None = None, at: str = "", targets: Any = None
 ) -> dict[str, Any]:
-    """One document from what the module `serving_status` answered for each host, in the order of the inventory.
+    """Build one document from the results of module `serving_status`, in the order of the inventory.
 
-    A host that did not answer, or not as a supervisor does, is in it with the reason. `head` is the inventory's: no
-    host makes itself the one that tells for all. `targets` are firstlight_targets; one that cannot be used is named,
-    and changes nothing else.
+    A host without a valid answer is included with the reason. `head` comes from the inventory, so that no host can
+    declare itself the head. `targets` are firstlight_targets; an invalid one is reported and otherwise ignored.
     """
     errors = PlanErrors()
     read = read_targets({"firstlight_targets": targets}, errors)
@@ -43,7 +42,7 @@ def status_document(
 
 
 def _understood(name: str, answers: Mapping[str, Any]) -> Any:
-    """What a host answered, where it can be told of by itself: one host must not hide what the others say."""
+    """Return a host's answer if it can be processed on its own, so that one host cannot break the whole document."""
     try:
         lines(_document({**dict.fromkeys(answers), name: answers[name]}, name, ""))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -62,7 +61,7 @@ def _document(
         node["is_head"] = node["name"] == leader
         _add_what_the_head_hears(node, groups)
     verdict, why = _verdict(nodes, leader, groups)
-    # What a supervisor wrote that nobody believes any more is not of the last minutes.
+    # The state of a supervisor that is not trusted any more does not describe the last minutes.
     told = [] if _distrust(nodes.get(leader) or {}) else [_load(group) for group in groups_of(state).values()]
     replicas = read_replicas(_look(answers.get(leader)).get("replicas"))
     fewer = fewer_replicas(replicas, nodes)
@@ -82,7 +81,7 @@ def _document(
 
 
 def exit_status(document: Mapping[str, Any]) -> int:
-    """0 where everything serves, 1 where it does not, 3 where nobody could tell."""
+    """Return 0 if everything serves, 1 if not, and 3 if it is unknown."""
     return STATUS.get(str(document.get("verdict")), STATUS[UNKNOWN])
 
 
@@ -97,11 +96,11 @@ def _state(answer: Any) -> Mapping[str, Any]:
 
 
 def why_silent(answer: Any) -> str:
-    """Why a host told nothing, in one line."""
+    """Return why a host gave no answer, in one line."""
     told = answer if isinstance(answer, Mapping) else {}
     line = " ".join(str(told.get("msg") or "").split())
     if told.get("unreachable"):
-        # What ssh itself said is at the end of what Ansible makes of it.
+        # ssh's own message is at the end of Ansible's.
         found = _shortened(line.rpartition("ssh: ")[2])
         return f"unreachable: {found}" if found else "unreachable"
     return _shortened(line) or "it was not asked"
@@ -157,7 +156,7 @@ def _supervisor_problems(look: Mapping[str, Any]) -> list[str]:
 
 
 def _memory(memory: Any) -> dict[str, Any]:
-    """Used and total bytes, of the machine where it shares its memory with the GPU, of the GPUs together otherwise."""
+    """Return used and total bytes: of the machine if it shares memory with the GPU, else of all GPUs."""
     if not isinstance(memory, Mapping):
         return {}
     parts = memory.get("gpus") if memory.get("kind") == "discrete" and memory.get("gpus") else [memory.get("machine")]
@@ -167,9 +166,9 @@ def _memory(memory: Any) -> dict[str, Any]:
 
 
 def _head(nodes: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
-    """Whom the supervisors take for their head.
+    """Return the host that the supervisors take for their head.
 
-    With ray-serve a worker's supervisor decides for itself, and asks nobody for a completion: that one tells nothing.
+    With ray-serve a worker's supervisor names itself as head and requests no completions: it does not count.
     """
     for name in nodes:
         config = _look(answers[name]).get("config") or {}
@@ -181,7 +180,7 @@ def _head(nodes: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
 
 
 def _groups(answers: Mapping[str, Any], head: str, state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Each group as its head's supervisor tells of it; what is only set up is there without a phase."""
+    """Return each group as the head's supervisor reports it; one that is only configured has an unknown phase."""
     configured = (_look(answers.get(head)).get("config") or {}).get("groups") or {}
     told = groups_of(state)
     groups = {}
@@ -217,7 +216,7 @@ def _load(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_what_the_head_hears(node: dict[str, Any], groups: Mapping[str, Mapping[str, Any]]) -> None:
-    """What the head's supervisor knows of a node; of one that does not answer us it is all there is."""
+    """Add what the head's supervisor knows about a node, the only information about one that does not answer us."""
     heard = [one for group in groups.values() if isinstance(one := group["heard"].get(node["name"]), Mapping)]
     times = [float(one["heard_seconds"]) for one in heard if isinstance(one.get("heard_seconds"), (int, float))]
     node["heard_seconds"] = max(times) if times else None
@@ -235,7 +234,7 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
         return UNKNOWN, f"the head {head} could not be asked ({why})" if head else "there is no host to ask"
     supervisor = _distrust(leader)
     if supervisor:
-        # A supervisor that has given up has ended; what it last wrote says why.
+        # A supervisor that gave up has exited; its last state says why.
         reasons = [f"{name}: {group['why']}" for name, group in groups.items() if group["phase"] == "failed"]
         return DOES_NOT, f"{head}: {supervisor[0]}" + (f" ({'; '.join(reasons)})" if reasons else "")
     waiting = {name: group for name, group in groups.items() if group["phase"] != SERVING}
@@ -252,17 +251,17 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
 
 
 def _distrust(leader: Mapping[str, Any]) -> list[str]:
-    """Why what the head's supervisor wrote is not how it is."""
+    """Return why the recorded state of the head's supervisor is not current."""
     return [one for one in leader.get("problems", ()) if one.startswith(("its supervisor", "no supervisor"))]
 
 
 def loading_words(group: Mapping[str, Any], at: str) -> str:
-    """How far a start is, in one sentence: bytes read of bytes expected, and when something moved last."""
+    """Describe the progress of a start: bytes read of bytes expected, and the time since the last progress."""
     loading = group.get("loading") or {}
     read, expected = loading.get("bytes_read"), loading.get("expected_bytes")
     if not isinstance(read, int):
         return ""
-    # An engine may read more than its ranks keep: parts of a file that belong to others, or a file again.
+    # An engine may read more than its ranks keep: other ranks' parts of a file, or a file twice.
     of_all = f" of {gigabytes(expected)} of weights" if isinstance(expected, int) and expected else ""
     told = [f"{gigabytes(read)}{of_all} read"]
     quiet, left = _seconds(loading.get("progress_at"), at), _seconds(at, loading.get("limit_at"))
@@ -275,7 +274,7 @@ def loading_words(group: Mapping[str, Any], at: str) -> str:
 
 
 def started_words(group: Mapping[str, Any]) -> str:
-    """How the start went of what serves, in one sentence; nothing where its supervisor has not seen it."""
+    """Describe the start of what now serves; empty if its supervisor did not observe it."""
     started = group.get("started") or {}
     seconds, took, read = (started.get(key) for key in ("seconds", "read_seconds", "bytes_read"))
     if not isinstance(seconds, (int, float)):
@@ -292,7 +291,7 @@ def _seconds(earlier: Any, later: Any) -> float | None:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """The same in a few lines, for the playbook's own output."""
+    """Render the document as a few lines for the playbook's output."""
     told = [f"{document['verdict']}" + (f": {document['why']}" if document["why"] else "")]
     for name, group in document["groups"].items():
         told.append(f"group {name}: {group['phase']}" + (f", model {group['model']}" if group["model"] else ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is evaluated before a cluster is given another model, and what its owner is told afterwards."""
+"""Checks before a cluster switches to another model, and the report afterwards."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.description import PROFILES
 
 _OWN = ("model_weights", "ray_cluster", "inference_server", "supervisor", "inference_image")
-"""Roles that have something to do with the model, so that another one may change what they want."""
+"""Roles whose desired state may depend on the model."""
 _SHAPE = ("inference_server_profile", "inference_server_replicas", "inference_server_runtime")
-"""What makes another set of units."""
+"""Variables whose change requires another set of units."""
 
 
 def resources(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The ports on which something of a host's plan listens, its weights' directories and its pinned images."""
+    """Return the listening ports of a host's plan, its weights directories and its pinned images."""
     roles = plan.get("roles") or {}
     directory = (roles.get("model_weights") or {}).get("model_weights_directory")
     image = roles.get("inference_image") or {}
-    # What is built has no registry's name; what it is built on has.
+    # A locally built image has no registry reference, but its base image has.
     pinned = (image.get("inference_image_reference"), (image.get("inference_image_recipe") or {}).get("base"))
     return {
         "ports": _ports(plan),
@@ -29,7 +29,7 @@ def resources(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def other_model(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
-    """The name of the model that a head's supervisor asks for, where the head's plan has another one; else empty."""
+    """Return the model that the head's supervisor requests if the head's plan has another one; else empty."""
     planned = ((plan.get("roles") or {}).get("inference_server") or {}).get("inference_server_served_name")
     groups = (seen.get("config") or {}).get("groups") or {}
     asked = [str(group.get("model") or "") for group in groups.values()]
@@ -37,7 +37,7 @@ def other_model(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
 
 
 def _ports(plan: Mapping[str, Any]) -> list[int]:
-    """Clients', replicas', and Ray's."""
+    """Return the ports for clients, replicas and Ray."""
     roles = plan.get("roles") or {}
     server, ray = roles.get("inference_server") or {}, roles.get("ray_cluster") or {}
     found = [ray.get("ray_cluster_port")] if (plan.get("host") or {}).get("is_head") else []
@@ -55,10 +55,10 @@ def switch_problems(
     pending: Mapping[str, Mapping[str, Sequence[Any]]],
     drained: Mapping[str, Any],
 ) -> list[str]:
-    """Why the model must not be switched now, one sentence each; nothing where it may.
+    """Return the reasons why the model must not be switched now; empty if it may be.
 
-    `present` and `wanted` are the hosts' plans, `pending` by host and role what differs from the wanted plan, `drained`
-    the markers of hosts that are out of service.
+    `present` and `wanted` are the hosts' plans, `pending` the differences from the wanted plan by host and role,
+    `drained` the markers of hosts out of service.
     """
     problems = []
     for host, plan in wanted.items():
@@ -88,7 +88,7 @@ def _other_shape(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[
 
 
 def inventory_lines(present: Mapping[str, Any], wanted: Mapping[str, Any], named: Mapping[str, Any]) -> list[str]:
-    """What to write into the inventory, so that the next run of site.yml keeps the new model."""
+    """Return the lines for the inventory with which the next run of site.yml keeps the new model."""
     cluster = wanted.get("cluster") or {}
     weights = ((wanted.get("roles") or {}).get("model_weights")) or {}
     lines = [f"firstlight_model: {cluster.get('model')}"]
@@ -106,12 +106,12 @@ def inventory_lines(present: Mapping[str, Any], wanted: Mapping[str, Any], named
 def group_state(
     facts: Mapping[str, Mapping[str, Any]], answering: Sequence[str], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """How the hosts stand, from what each has been found and told so far.
+    """Evaluate the switch from the facts of all hosts so far.
 
-    - `problems`: sentences for which nothing may be done
-    - `pending`: whether anything of serving differs from the plan of the new model
-    - `failed`: what went wrong with the new model, by host; `lost`: what went wrong on the way back
-    - `verdict`: why the run fails, where it does; `lines`: what to write into the inventory
+    - `problems`: reasons why nothing may be done
+    - `pending`: whether anything about serving differs from the plan of the new model
+    - `failed`: failures of the new model by host; `lost`: failures of the rollback by host
+    - `verdict`: why the run fails, if it does; `lines`: the lines for the inventory
     """
     present = {host: dict(one.get("present") or {}) for host, one in facts.items()}
     wanted = {host: dict(one.get("wanted") or {}) for host, one in facts.items()}
@@ -138,7 +138,7 @@ def group_state(
 def verdict(
     failed: Mapping[str, str], lost: Mapping[str, str], present: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> str:
-    """Why the new model is not served, and what is served instead; empty where all went well."""
+    """Return why the new model does not serve and what does instead; empty on success."""
     if not failed:
         return ""
     new, old = ((plan.get("cluster") or {}).get("model") for plan in (wanted, present))

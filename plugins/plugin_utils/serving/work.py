@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is to do for a cluster to serve as planned, from what was observed and what has happened in this run."""
+"""Decide what must be done for a cluster to serve as planned, from observations and the events of this run."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ Facts = Mapping[str, Mapping[str, Any]]
 
 _ROLES = ("ray_cluster", "inference_server", "supervisor")
 _OWN_PACE = frozenset({"group"})
-"""Whether a group serves just now is the supervisor's own matter: it is being brought up, or waits for somebody."""
+"""Kinds of difference left to the supervisor: whether a group currently serves, is starting or waiting."""
 _UNKNOWN_UNIT = {"load": "not-found"}
 
 
 def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
-    """One cluster, not a node each: what differs on one of them is evaluated, started and waited for on all.
+    """Return the work for the cluster as a whole: a difference on one node affects all of them.
 
-    Each host has its `plan`, `pending` (differences by role), and what of this run concerns the engine:
+    Each host has its `plan`, `pending` (differences by role), and events of this run that concern the engine:
     `runtime_restarted`, `ray_restarted`, `venv_switched`, `secret_differs`.
 
-    - `ray`: Ray runs its role
-    - `restart`: the server starts anew although nothing of its own differs
-    - `server`: the server runs its role
-    - `any`: any of it, or the supervisors run their role
-    - `stop`: something will change, and there are supervisors to stop first, so that nobody else starts and stops units
+    - `ray`: run the role of Ray
+    - `restart`: restart the server although it does not differ itself
+    - `server`: run the role of the server
+    - `any`: any of these, or the supervisors' role must run
+    - `stop`: stop the supervisors before the changes, so that they do not start and stop units meanwhile
     """
     changed = _any(hosts, "secret_differs") or _any(hosts, "runtime_restarted")
     begun = full or changed
     ray = _planned(hosts, "ray_cluster") and (begun or _pending(hosts, "ray_cluster"))
-    # A server that drives a cluster ends with it, whichever of its nodes started anew.
+    # A server that spans a cluster stops whichever of its nodes restarts.
     restart = any(_any(_driven(hosts), fact) for fact in ("runtime_restarted", "venv_switched", "ray_restarted"))
     server = _planned(hosts, "inference_server") and (begun or restart or _pending(hosts, "inference_server"))
     return {
@@ -45,8 +45,8 @@ def serving_work(hosts: Facts, *, full: bool = False) -> dict[str, bool]:
 
 
 def _driven(hosts: Facts) -> Facts:
-    """The hosts without which the server ends: all of them, and with Ray Serve the head, whose replicas elsewhere go
-    on."""
+    """Return the hosts without which the server stops: all of them, or with Ray Serve only the head, as replicas
+    elsewhere continue."""
     plans = {host: facts.get("plan") or {} for host, facts in hosts.items()}
     profiles = {str((plan.get("cluster") or {}).get("profile")) for plan in plans.values()}
     if not any(name in PROFILES and PROFILES[name].spread for name in profiles):
@@ -55,7 +55,7 @@ def _driven(hosts: Facts) -> Facts:
 
 
 def _has_supervisors(hosts: Facts) -> bool:
-    """Whether there is a supervisor to stop: on bare hosts systemd knows no unit of that name."""
+    """Return whether there is a supervisor to stop: on bare hosts systemd knows no such unit."""
     pending = [(facts.get("pending") or {}).get("supervisor") or () for facts in hosts.values()]
     return not all(
         any((one["kind"], one["key"], one.get("observed")) == ("unit", SUPERVISOR_UNIT, _UNKNOWN_UNIT) for one in found)
@@ -68,7 +68,7 @@ def _any(hosts: Facts, fact: str) -> bool:
 
 
 def _planned(hosts: Facts, role: str) -> bool:
-    """Whether the plan has the role anywhere."""
+    """Return whether the role is planned on any host."""
     return any(((facts.get("plan") or {}).get("roles") or {}).get(role) is not None for facts in hosts.values())
 
 

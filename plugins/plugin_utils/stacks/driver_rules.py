@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of a driver's set of packages: one release, one source, one kind of kernel module, every one pinned."""
+"""Rules for a driver's set of packages: one release, one source, one kind of kernel module, all pinned."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ ARCHIVE = "ubuntu-archive"
 
 
 def driver_set(driver: Mapping[str, Any]) -> dict[str, str | None]:
-    """Every package of the driver with its version, the fabric manager's and others of an NVSwitch among them."""
+    """Return all packages of the driver with their versions, including fabric manager and others for NVSwitch."""
     listed = {**part(driver, "packages"), **part(driver, "nvswitch")}
     packages = {str(name): text(version) for name, version in listed.items()}
     manager = part(driver, "fabric_manager")
@@ -74,9 +74,9 @@ def driver_set(driver: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def guest_notes(stack: Mapping[str, Any], hardware: Mapping[str, Any], *, install: bool | None = None) -> list[str]:
-    """What a plan says of another driver in a guest; `install` as for check_driver_set.
+    """Return a plan's notes about another driver in a guest; `install` as for check_driver_set.
 
-    The host's fabric manager may take the GPUs of a guest in with its own driver version only: a 595 in the place of
+    The host's fabric manager may only accept a guest's GPUs with its own driver version: a 595 driver in place of
     580.173.02 left two H100 of a rented guest at "In Progress", with CUDA error 802.
     """
     driver = part(stack, "driver")
@@ -93,7 +93,7 @@ def guest_notes(stack: Mapping[str, Any], hardware: Mapping[str, Any], *, instal
 
 
 def kernel_limit(release: str | None, tables: Tables) -> str | None:
-    """The oldest kernel that the modules of a driver are known not to build on; None where they build on all known."""
+    """Return the oldest kernel on which a driver's modules are known not to build; None if they build on all."""
     if release is None:
         return None
     branch = release.partition(".")[0]
@@ -114,7 +114,7 @@ def check_driver_set(
     install: bool | None = None,
     tables: Tables | None = None,
 ) -> None:
-    """Refuse a driver that no host could have. `install`: whether it is installed, where the operator says so."""
+    """Add errors for a driver set that no host could have. `install` overrides the policy if the operator sets it."""
     name, driver, known = str(stack.get("name")), part(stack, "driver"), tables or load_tables()
     if not driver:
         return
@@ -159,7 +159,7 @@ def _check_release(
         if package in BUILD_TOOLS:
             continue
         inside, named = _RELEASE.search(package), _BRANCH.search(package)
-        # A precompiled module has the version of its kernel.
+        # A precompiled module has the version of the kernel.
         if release and version and upstream_version(version) != release and not package.startswith(PRECOMPILED):
             found, rule = f"{package} {version}", f"every package of the driver is of version {release}"
         elif release and inside and inside["release"] != release:
@@ -273,7 +273,7 @@ def _check_sources(
     sources: Mapping[str, Mapping[str, Any]],
     errors: PlanErrors,
 ) -> None:
-    """By the packaging revisions, which each source writes in its own way."""
+    """Check that all packages come from one source, by the packaging revisions specific to each source."""
     own = str(driver.get("source") or "")
     packages = {one: version for one, version in packages.items() if not one.startswith(PRECOMPILED)}
     tellable = {source for source, entry in sources.items() if entry.get("revisions")}
@@ -285,7 +285,7 @@ def _check_sources(
     allowed = {own} if own in tellable else set[str]().union(*origins.values())
     for package, origin in sorted(origins.items()):
         if not origin:
-            continue  # a revision that no source of the catalog writes
+            continue  # no source in the catalog uses such a revision
         if own not in tellable:
             allowed &= origin
         if not allowed & origin:

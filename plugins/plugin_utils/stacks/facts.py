@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules between the parts of a stack know: versions as numbers, and the tables of catalog/rules."""
+"""Data for the rules between the parts of a stack: versions, and the tables of catalog/rules."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ RULES = BUILT_IN / "rules"
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables, versions as text as they are written."""
+    """The tables, with versions as text."""
 
     minimum_branch: Mapping[str, int] = field(default_factory=dict)
     """CUDA major release -> driver branch."""
     made_with: Mapping[str, str] = field(default_factory=dict)
-    """CUDA release -> driver it came with."""
+    """CUDA release -> driver it was released with."""
     compute_capability: Mapping[str, str] = field(default_factory=dict)
     """Compute capability -> first CUDA release that builds for it."""
     open_modules_from: str | None = None
     nccl_across_hosts: Mapping[str, str] = field(default_factory=dict)
     """Engine -> oldest NCCL."""
     dkms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Source -> the oldest dkms that its drivers build with, and the driver `from` which on that is so."""
+    """Source -> the oldest dkms that its drivers build with, and the driver `from` which this applies."""
     distribution_dkms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Distribution and version -> dkms of its own archive."""
     kernels: Sequence[Mapping[str, Any]] = ()
-    """Kernels that drivers do not build on."""
+    """Kernels on which drivers do not build."""
     ray_token: str | None = None
     ray: str | None = None
 
 
 @lru_cache(maxsize=8)
 def load_tables(directory: Path = RULES) -> Tables:
-    """The tables of this collection's catalog."""
+    """Load the tables of this collection's catalog."""
     cuda, oldest, build = (
         load_yaml(directory / f"{name}.yml") for name in ("cuda_driver", "minimum_versions", "driver_build")
     )
@@ -60,28 +60,28 @@ def load_tables(directory: Path = RULES) -> Tables:
 
 
 def part(stack: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A part of a stack that may be left out."""
+    """Return an optional part of a stack; empty if it is missing."""
     value = stack.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
 def text(value: Any) -> str | None:
-    """A version as text; None where none is known."""
+    """Return a version as text; None if unknown."""
     return None if value is None or isinstance(value, bool) else str(value)
 
 
 older = is_older
-"""Whether both are known and the first is the older one."""
+"""Returns whether both versions are known and the first is older."""
 
 
 def engine_of(stack: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Name and version of the engine a stack pins."""
+    """Return name and version of the engine that a stack pins."""
     engine = part(stack, "engine")
     name = str(engine.get("name") or "vllm")
     return name, text(engine.get("version") or part(stack, "requires").get(name))
 
 
 def driver_version(stack: Mapping[str, Any]) -> str | None:
-    """The driver as exactly as the stack knows it: its version, or its branch."""
+    """Return the driver as precisely as the stack specifies it: its version, or its branch."""
     driver = part(stack, "driver")
     return text(driver.get("version")) or text(driver.get("branch"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules between the parts of a stack, and between a stack and the hardware it is to run on."""
+"""Rules between the parts of a stack, and between a stack and the hardware it runs on."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def check_stack(
     cuda_graphs: bool = True,
     tables: Tables | None = None,
 ) -> None:
-    """Refuse a stack whose parts do not fit each other, the hardware or the profile. What is unknown passes.
+    """Add errors for a stack whose parts do not fit each other, the hardware or the profile. Unknown versions pass.
 
-    `fp8`: the weights are FP8. `cuda_graphs`: false when the operator switched them off.
+    `fp8`: whether the weights are FP8. `cuda_graphs`: false if the operator disabled them.
     """
     known = tables or load_tables()
     name = str(stack.get("name"))
@@ -150,7 +150,7 @@ def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping
     driver = part(stack, "driver")
     manager = part(driver, "fabric_manager")
     version = text(driver.get("version"))
-    # Where the owner of the host runs the fabric, there is none to install in the guest.
+    # If the host's owner runs the fabric, the guest needs no fabric manager.
     own = hardware.get("nvswitch") and hardware.get("fabric_manager") != BY_HOST
     if own and driver and not manager:
         errors.add(
@@ -159,7 +159,7 @@ def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping
             f"{hardware.get('name')} has NVSwitch, which needs the fabric manager of exactly the driver's version",
             f"add driver.fabric_manager with version {version or 'of the driver'} to the stack",
         )
-    # A wrong pair is wrong on any hardware: the stack may be used with an NVSwitch tomorrow.
+    # Check the pair on any hardware: the stack may be used with an NVSwitch later.
     if version and manager.get("version") and text(manager["version"]) != version:
         errors.add(
             "stack.fabric-manager",
@@ -172,7 +172,7 @@ def _check_fabric_manager(name: str, stack: Mapping[str, Any], hardware: Mapping
 def _check_engine(name: str, stack: Mapping[str, Any], profile: str, errors: PlanErrors) -> None:
     wanted = PROFILES.get(profile)
     if wanted is None:
-        return  # an unknown profile is refused where the intent is read
+        return  # an unknown profile is rejected where the intent is read
     engine, version = engine_of(stack)
     if engine != wanted.engine:
         fitting = ", ".join(one for one, about in PROFILES.items() if about.engine == engine) or "none"

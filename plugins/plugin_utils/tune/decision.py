@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a rung is kept: by its figures beside those of the last that was kept, and by its answers. Pure."""
+"""Decide whether a rung is kept, by its figures relative to the last kept rung, and by its answers. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 METRIC = "output_tokens_per_s"
 LEAST = 0.01
-"""Within this share two configurations are equally fast, and the one with fewer settings of its own is better."""
+"""Relative difference within which configurations count as equally fast, so that fewer settings are preferred."""
 PERCENTILE = "95"
-"""Of a time, where a target is held."""
+"""The percentile of a latency that a target applies to."""
 RIGHT = ("same", "within_limits")
-"""What an assessment of answers says where they are as good as before."""
+"""Status values of an assessment whose answers are as good as before."""
 WAIVED = "waived"
-"""What a measurement says whose answers mean nothing, because its weights are dummies. No server is tuned so."""
+"""Status of a measurement with dummy weights, whose answers are meaningless. No real server is tuned this way."""
 
 _TIMES = {"ttft_ms": "first token", "tpot_ms": "time per token", "e2e_ms": "whole answer"}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether it is kept, and why or why not."""
+    """Whether a rung is kept, and the reason."""
 
     kept: bool
     reason: str
@@ -35,7 +35,7 @@ def by_speed(
     *,
     fewer: bool = False,
 ) -> Decision:
-    """By the summaries of two points. `fewer`: the new one has fewer settings of its own than the last."""
+    """Decide by the summaries of two points. `fewer`: the new one has fewer settings than the last."""
     before, after = last.get(METRIC) or 0.0, found.get(METRIC) or 0.0
     if not after:
         return Decision(False, "no token was measured")
@@ -59,7 +59,7 @@ def by_speed(
 
 
 def by_answers(quality: Mapping[str, Any] | None, *, precision: bool) -> Decision:
-    """By what the quality gate says; None where nobody asked."""
+    """Decide by the quality assessment, which is None if the answers were not assessed."""
     if quality is None:
         if precision:
             return Decision(False, "it changes the precision, and nobody looked at its answers")
@@ -74,7 +74,7 @@ def by_answers(quality: Mapping[str, Any] | None, *, precision: bool) -> Decisio
 
 
 def _missed(last: Mapping[str, Any], found: Mapping[str, Any], targets: Mapping[str, float | None]) -> str:
-    """The first target that is missed, where it was held before or is missed by more than before."""
+    """Return the first missed target that was met before, or is now missed by more than before."""
     for name, limit in targets.items():
         now, before = _time(found, name), _time(last, name)
         if limit is None or now is None or now <= limit:
@@ -85,7 +85,7 @@ def _missed(last: Mapping[str, Any], found: Mapping[str, Any], targets: Mapping[
 
 
 def _reached(last: Mapping[str, Any], found: Mapping[str, Any], targets: Mapping[str, float | None]) -> str:
-    """The first target that is held now and was missed before."""
+    """Return the first target that is met now and was missed before."""
     for name, limit in targets.items():
         now, before = _time(found, name), _time(last, name)
         if limit is not None and now is not None and before is not None and now <= limit < before:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of trials has done, and what it does next: a document, and pure functions over it.
+"""The journal of a run of trials: a document, and pure functions that decide the next step.
 
-The document is written after every step. A run that was killed is gone on with by asking the same functions again: what
-is served is never believed but served anew, and a step whose outcome was not written down is repeated.
+The document is written after every step. A killed run is resumed with the same functions: what is being served is never
+trusted but served again, and a step without a recorded outcome is repeated.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FORMAT = 1
 KEPT, REFUSED, ILLEGAL, FAILED, PENDING, MEASURED = "kept", "refused", "illegal", "failed", "pending", "measured"
 PLAN, SERVE, MEASURE, ANSWERS, ASSESS, FINISH = "plan", "serve", "measure", "answers", "assess", "finish"
 RUNNING, TUNED, FORMER = "running", "tuned", "former"
-"""What the hosts serve as far as the document knows: something of a run that goes on, its result, what was before."""
+"""What the hosts serve according to the document: a trial of an unfinished run, its result, or the former settings."""
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be done next. `change` is what is served meanwhile."""
+    """The next step. `change` is what must be served for it."""
 
     kind: str
     change: Change
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Run:
-    """What names a run, and what it begins with."""
+    """The identity and the initial state of a run."""
 
     cluster: str
     name: str
@@ -54,22 +54,22 @@ class Run:
     ladder: str
     rungs: Sequence[Rung]
     workload: Mapping[str, Any]
-    """With its `streams`."""
+    """The workload, including `streams`."""
     plan_sha256: str
     former: Mapping[str, Any]
     """The inventory's firstlight_serving."""
     start: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from it before the first rung."""
+    """Changes to it before the first rung."""
     compare: bool = False
-    """Whether every rung is measured by itself, none is kept, and the former settings are put back."""
+    """Whether rungs are only measured and compared: none is kept, and the former settings are restored."""
     place: str = "firstlight_serving"
-    """The file of the inventory that has the settings."""
+    """The inventory file with the settings."""
     restore: str = ""
-    """The command that puts them back."""
+    """The command that restores them."""
 
 
 def new_document(run: Run) -> Document:
-    """A run that has done nothing yet."""
+    """Create the document of a run that has not started."""
     nothing = {"decision": PENDING, "reason": "", "summary": None, "quality": None}
     return {
         "format": FORMAT,
@@ -98,7 +98,7 @@ def new_document(run: Run) -> Document:
 
 
 def best(document: Mapping[str, Any]) -> Change:
-    """The settings that were kept so far, as a change of the inventory's."""
+    """Return the settings kept so far, as a change to the inventory's."""
     found: Change = dict(document["journal"]["start"])
     for rung in document["rungs"]:
         if rung["decision"] == KEPT:
@@ -107,8 +107,8 @@ def best(document: Mapping[str, Any]) -> Change:
 
 
 def result_of(document: Mapping[str, Any]) -> Change:
-    """What is served at the end: what was kept, or the inventory's own settings where none were. What a ladder starts
-    from is no better than these."""
+    """Return what is served at the end: the kept settings, or the inventory's own if none were kept, as a ladder's
+    starting point is no better than these."""
     kept = [rung["change"] for rung in document["rungs"] if rung["decision"] == KEPT]
     found = best(document)
     return (
@@ -117,18 +117,18 @@ def result_of(document: Mapping[str, Any]) -> Change:
 
 
 def last_kept(document: Mapping[str, Any]) -> Any:
-    """The figures that a rung has to beat."""
+    """Return the figures that a rung has to beat."""
     kept = [rung["summary"] for rung in document["rungs"] if rung["decision"] == KEPT]
     return kept[-1] if kept else document["baseline"]
 
 
 def streams_of(document: Mapping[str, Any], change: Mapping[str, Any]) -> int:
-    """The load at which a change is measured."""
+    """Return the number of streams at which a change is measured."""
     return int(change.get(STREAMS, document["workload"]["streams"]))
 
 
 def next_step(document: Mapping[str, Any], served: Mapping[str, Any] | None) -> Step | None:
-    """What is to be done next; None where nothing is left. `served` is what serves; None where nobody knows."""
+    """Return the next step; None if the run is finished. `served` is what currently serves; None if unknown."""
     if document["finished"]:
         return None
     own = document["journal"]
@@ -151,15 +151,15 @@ def next_step(document: Mapping[str, Any], served: Mapping[str, Any] | None) -> 
 
 
 def _served(step: Step, served: Mapping[str, Any] | None) -> Step:
-    """The step, or that its settings are served first."""
+    """Return the step, or a step that first serves its settings."""
     return step if served == settings(step.change) else Step(SERVE, step.change, step.rung)
 
 
 def record(document: Mapping[str, Any], step: Step, outcome: Any, problem: str = "") -> Document:
-    """The document after a step: `outcome` is what came of it, `problem` why nothing did.
+    """Return the document after a step with its `outcome`, or the `problem` that prevented one.
 
-    - plan: the rung's plan is legal where there is no problem; an outcome that is false changes nothing of the plan
-    - measure: the summary of the point
+    - plan: the rung's plan is valid if there is no problem; the outcome is false if the plan does not change
+    - measure: the outcome is the summary of the point
     - answers: whether there are answers to compare with; assess: the assessment, or None
     - finish: the time
     """
@@ -212,7 +212,7 @@ def _speed(document: Document, step: Step) -> Any:
 
 
 def _by_speed(document: Document, step: Step) -> None:
-    """Refuse what is not better. What is needs its answers looked at, unless only the load differs."""
+    """Refuse a rung that is not better. A better one needs its answers assessed, unless only the load differs."""
     rung, speed = document["rungs"][step.rung], _speed(document, step)
     if not speed.kept:
         _decide(rung, REFUSED, speed.reason)
@@ -243,7 +243,7 @@ def _finished(document: Document, step: Step, at: str) -> Document:
 
 
 def restored(document: Mapping[str, Any], at: str) -> Document:
-    """The document once the former settings serve again."""
+    """Return the document after the former settings were restored."""
     new = copy.deepcopy(dict(document))
     new["finished"] = new["finished"] or at
     new["journal"]["state"] = FORMER
@@ -251,7 +251,7 @@ def restored(document: Mapping[str, Any], at: str) -> Document:
 
 
 def settings_diff(former: Mapping[str, Any], change: Mapping[str, Any], place: str) -> str:
-    """What to write into the inventory: a unified diff of firstlight_serving."""
+    """Return the change for the inventory, as a unified diff of firstlight_serving."""
     before, after = (_lines(one) for one in (former, tuned(former, change)))
     return "".join(difflib.unified_diff(before, after, place, place, n=2))
 

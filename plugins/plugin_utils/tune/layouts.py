@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same load on one layout of the GPUs after the other: tensor-parallel sizes, and pipelines beside them."""
+"""Measure the same load on several GPU layouts: tensor-parallel sizes, and pipelines for comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"(?:(?:tp)?(\d{1,4}))?(?:pp(\d{1,4}))?")
 
 
 def parse_layouts(text: str) -> list[tuple[int, int]]:
-    """Pairs of tensor- and pipeline-parallel sizes, from `1,2,4`, `tp4,tp2pp2,pp4`. Raises ValueError."""
+    """Parse pairs of tensor- and pipeline-parallel sizes from `1,2,4` or `tp4,tp2pp2,pp4`. Raises ValueError."""
     found: list[tuple[int, int]] = []
     for word in text.lower().split(","):
         match = _NAME.fullmatch(word.strip())
@@ -31,12 +31,12 @@ def parse_layouts(text: str) -> list[tuple[int, int]]:
 
 
 def layout_name(tensor: int, pipeline: int) -> str:
-    """As it is asked for."""
+    """Return the name of a layout, in the form that `parse_layouts` reads."""
     return f"tp{tensor}" if pipeline == 1 else f"pp{pipeline}" if tensor == 1 else f"tp{tensor}pp{pipeline}"
 
 
 def layout_rungs(layouts: Sequence[tuple[int, int]]) -> list[Rung]:
-    """One rung a layout."""
+    """Return one rung per layout."""
     return [
         Rung(layout_name(tensor, pipeline), "layout", {"tensor_parallel": tensor, "pipeline_parallel": pipeline})
         for tensor, pipeline in layouts
@@ -46,10 +46,10 @@ def layout_rungs(layouts: Sequence[tuple[int, int]]) -> list[Rung]:
 def layouts_of(
     document: Mapping[str, Any], shares: Mapping[str, float | None], replicas: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """What was measured of each layout.
+    """Return the measurements of each layout.
 
-    By name, `shares` has the part of a step in communication by the estimate, and `replicas` how often the layout is
-    there, where that is known.
+    By layout name, `shares` has the estimated share of communication in a step, and `replicas` the number of replicas,
+    if known.
     """
     listed = []
     for rung in document["rungs"]:

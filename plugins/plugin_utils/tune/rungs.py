@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ladder: settings of serving that are tried one after the other, as a file of the catalog describes them.
+"""Ladders: serving settings that are tried one after another, as described in a file of the catalog.
 
-A change is a mapping of paths to values. A path is a key of firstlight_serving, `flags.--NAME` for a flag of the
-engine's own, or `streams` for the load at which is measured. A value of null leaves the setting to its default.
+A change is a mapping of paths to values. A path is a key of firstlight_serving, `flags.--NAME` for one of the engine's
+own flags, or `streams` for the load of the measurement. A null value leaves the setting at its default.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ USUAL = "default"
 STREAMS = "streams"
 FLAG = "flags."
 LAYOUT = ("profile", "tensor_parallel", "pipeline_parallel", "replicas")
-"""Which GPUs do what. These change together, and count as one lever."""
+"""Keys that assign the GPUs. They change together and count as one lever."""
 LEVERS = (
     *LAYOUT,
     *("gpu_memory_utilization", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "kv_cache_dtype"),
     *("expert_parallel", "prefix_caching", "speculative", "engine_settings"),
 )
-"""Keys of firstlight_serving that a rung may change: what decides the speed, and neither address nor name."""
+"""Keys of firstlight_serving that a rung may change: those that affect the speed, not addresses or names."""
 PRECISION = ("kv_cache_dtype", "--kv-cache-dtype", "--quantization", "--quantization-config", "--dtype")
-"""Keys and flags of which another value changes what is computed, and not only when."""
+"""Keys and flags whose value changes what is computed, not just when."""
 
 _RUNG = {"name": Field((str,)), "change": Field((dict,)), "why": Field((str,), required=False)}
 _STAGE = {"name": Field((str,)), "rungs": Field((list,), items=_RUNG)}
@@ -52,7 +52,7 @@ Change = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rung:
-    """One try."""
+    """One setting to try."""
 
     name: str
     stage: str
@@ -61,19 +61,19 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """What is tried, from where, and at which load."""
+    """The rungs to try, their starting point, and the load."""
 
     name: str
     rungs: tuple[Rung, ...]
     workload: str | None = None
     streams: int | None = None
     hardware: tuple[str, ...] = ()
-    """What it was written for; empty for any."""
+    """The hardware it was written for; empty for any."""
     baseline: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from the inventory before the first rung."""
+    """Changes to the inventory's settings before the first rung."""
 
     def at_fixed_load(self) -> Ladder:
-        """Without the rungs that look for the load."""
+        """Return the ladder without the rungs that search for the load."""
         return Ladder(
             self.name,
             tuple(rung for rung in self.rungs if STREAMS not in rung.change),
@@ -85,7 +85,7 @@ class Ladder:
 
 
 def load_ladder(named: str, directories: Iterable[str | Path]) -> Ladder:
-    """The ladder in this file, or of this name in a catalog; the first that has it wins. Raises CatalogError."""
+    """Load the ladder from this file, or by name from the first catalog that has it. Raises CatalogError."""
     catalogs = [Path(directory) / DIRECTORY for directory in directories]
     if named.endswith((".yml", ".yaml")) or "/" in named:
         path = Path(named).expanduser()
@@ -105,7 +105,7 @@ def load_ladder(named: str, directories: Iterable[str | Path]) -> Ladder:
 
 
 def read_ladder(entry: Mapping[str, Any], place: str) -> Ladder:
-    """The ladder of an entry. Raises CatalogError with all problems."""
+    """Parse the ladder of an entry. Raises CatalogError with all problems."""
     problems = ladder_problems(entry, place)
     if problems:
         raise CatalogError(problems)
@@ -125,7 +125,7 @@ def read_ladder(entry: Mapping[str, Any], place: str) -> Ladder:
 
 
 def ladder_problems(entry: Mapping[str, Any], place: str) -> list[str]:
-    """What is wrong with an entry; whether a value is legal, the plan of a cluster says."""
+    """Return the problems of an entry; whether values are valid is left to the cluster's plan."""
     problems = check_fields(entry, FIELDS, place, "")
     if problems:
         return problems
@@ -173,22 +173,22 @@ def _wrong(path: Any, value: Any) -> str:
 
 
 def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> Change:
-    """One change after another."""
+    """Apply one change after another."""
     return {**base, **change}
 
 
 def settings(change: Mapping[str, Any]) -> Change:
-    """What of a change the server is told; the load is the client's."""
+    """Return the part of a change that configures the server, without the client's load."""
     return {path: value for path, value in change.items() if path != STREAMS}
 
 
 def is_precision(change: Mapping[str, Any]) -> bool:
-    """Whether what is computed changes."""
+    """Return whether a change affects what is computed."""
     return any((flag_name(path.removeprefix(FLAG)) or path) in PRECISION for path in change)
 
 
 def overrides(former: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of firstlight_serving that a change sets, beside the former ones: what `plan_serving` takes."""
+    """Return the keys of firstlight_serving that a change overrides, as input of `plan_serving`."""
     found: dict[str, Any] = {}
     for path, value in settings(change).items():
         if path.startswith(FLAG):
@@ -200,17 +200,17 @@ def overrides(former: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str,
 
 
 def tuned(former: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole of firstlight_serving with a change, as it would stand in the inventory."""
+    """Return the complete firstlight_serving with a change applied, as for the inventory."""
     return {key: value for key, value in {**former, **overrides(former, change)}.items() if value not in (None, [])}
 
 
 def size(serving: Mapping[str, Any]) -> int:
-    """How much stands in firstlight_serving: its keys, and the words of its flags."""
+    """Return the size of firstlight_serving: the number of keys and of words in its flags."""
     return len(serving) + len(serving.get("flags") or ())
 
 
 def _with_flag(flags: Sequence[Any], name: str, value: Any) -> list[Any]:
-    """The words of a command line with another value of one flag; its negation goes, too."""
+    """Return command-line words with one flag set to another value; its negation is removed too."""
     meant = flag_name(name) or name
     bare = meant.removeprefix("--no-").removeprefix("--")
     same = {meant, f"--{bare}", f"--no-{bare}"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve, measure, look at the answers, decide, go on: the same for a cluster and for a single machine with one GPU."""
+"""The loop of serving, measuring, assessing answers and deciding, for a cluster or a single machine with one GPU."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.tune.rungs impo
 
 
 class RungError(Exception):
-    """Why these settings cannot be served or measured; others may."""
+    """These settings cannot be served or measured; others may."""
 
 
 class TrialError(Exception):
-    """Why nothing can be tried any further, and what to do. What was done is in the journal."""
+    """No further trial is possible; the message includes the remedy. The journal has what was done."""
 
 
 class Trial(Protocol):
-    """What a run of trials needs of the machines. Each method may be called again after it was cut off."""
+    """What a run of trials needs from the machines. Each method may be repeated after an interruption."""
 
     def plan(self, change: Mapping[str, Any]) -> str:
-        """A fingerprint of what would be served with a change. Raises RungError where that is not legal."""
+        """Return a fingerprint of what would be served with a change. Raises RungError if that is invalid."""
 
     def serve(self, change: Mapping[str, Any]) -> None:
-        """Serve the inventory's settings with a change, until a completion came back. Raises RungError."""
+        """Serve the inventory's settings with a change, and wait for a completion. Raises RungError."""
 
     def measure(self, change: Mapping[str, Any], streams: int) -> dict[str, Any]:
-        """The summary of a point with so many streams. Raises RungError; TrialError where others will fail, too."""
+        """Measure at this number of streams, and return the summary. Raises RungError, or TrialError if others will
+        fail too."""
 
     def keep_answers(self, change: Mapping[str, Any]) -> bool:
-        """Ask what answers are compared by, and keep them; false where answers are not looked at."""
+        """Get and store the reference answers; return false if answers are not assessed."""
 
     def assess(self, change: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What became of the answers (docs/quality.md); None where they are not looked at."""
+        """Return the assessment of the answers (docs/quality.md); None if they are not assessed."""
 
 
 Save = Callable[[Document], None]
@@ -56,7 +57,7 @@ Tell = Callable[[str], None]
 
 
 def run_trials(document: Document, trial: Trial, save: Save, tell: Tell = lambda _: None) -> Document:
-    """Go on from where a document stands, to the end. Raises TrialError; the document is saved after every step."""
+    """Continue a run from its document to the end. Raises TrialError; the document is saved after every step."""
     served: Mapping[str, Any] | None = None
     while (step := next_step(document, served)) is not None:
         tell(step_words(document, step))
@@ -70,7 +71,7 @@ def run_trials(document: Document, trial: Trial, save: Save, tell: Tell = lambda
         if step.kind == SERVE:
             served = None if problem else settings(step.change)
         elif problem and step.kind != PLAN:
-            # What serves may have died of it.
+            # The failure may have crashed the server.
             served = None
         document = record(document, step, outcome, problem)
         save(document)
@@ -84,7 +85,7 @@ def _outcome(document: Document, trial: Trial, step: Step) -> Any:
     change = settings(step.change)
     if step.kind == PLAN:
         wanted, kept = trial.plan(change), best(document)
-        # Another load is another measurement, also where the plan stays the same.
+        # Another load requires another measurement, even if the plan stays the same.
         if document["journal"]["compare"] or streams_of(document, step.change) != streams_of(document, kept):
             return True
         return wanted != trial.plan(settings(kept))
@@ -100,7 +101,7 @@ def _outcome(document: Document, trial: Trial, step: Step) -> Any:
 
 
 def step_words(document: Mapping[str, Any], step: Step) -> str:
-    """What is done, for whoever watches."""
+    """Describe a step for the progress display."""
     if step.rung is None:
         return _what(step)
     rung = document["rungs"][step.rung]
