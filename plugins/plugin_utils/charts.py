@@ -23,7 +23,7 @@ COLOURS = ("#1f5fa8", "#a8470f", "#1d7044", "#8a2f86", "#6b5900", "#5a5f66")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "ring")
 LEAST, MOST = 1e-9, 1e15
-"""Values outside this range are not drawn."""
+"""Bounds of plausible figures: larger ones are not drawn, nor are smaller parts of bars."""
 
 
 @dataclass(frozen=True)

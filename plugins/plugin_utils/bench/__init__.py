@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark measures, how its client is called, and what becomes of the figures."""
+"""Benchmarks: workloads, the client's command line, and the evaluation of the results."""

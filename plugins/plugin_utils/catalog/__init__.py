@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalog: what is known, as data files, and the check of their fields."""
+"""The catalog: data files about hardware, stacks, models and more, and the validation of their fields."""

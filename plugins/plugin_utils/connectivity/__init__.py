@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the connectivity test of all hosts together says, and which part is at fault."""
+"""Evaluate the connectivity test over all hosts, and locate faults."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several hosts' GPUs come to, and how they are shown."""
+"""Evaluate the GPUs of several hosts together, and render the results."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an inventory says of hosts, read strictly."""
+"""Read the hosts of an inventory strictly."""

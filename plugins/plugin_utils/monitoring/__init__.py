@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a monitoring host is given: what to scrape, when to alert, and what to show."""
+"""Configuration of a monitoring host: scrape targets, alerts and dashboard."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apt sources with the keys they are signed with."""
+"""APT sources with their signing keys."""

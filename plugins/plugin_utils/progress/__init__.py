@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The display of a run."""
+"""The progress display of a run."""

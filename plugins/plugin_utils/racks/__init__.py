@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a few lines on a rack to its hosts: names, addresses, groups."""
+"""Expand short rack descriptions to hosts with names, addresses and groups."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A re-pin as the controller sees it: what moves, what is left alone, and what came of it."""
+"""The controller's side of a re-pin: which hosts move, which are left alone, and the outcome."""

@@ -399,7 +399,7 @@ def _told_by_journal(journal: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 _TOLD_APART = ("driver", "gpus", health.KIND)
-"""Kinds that have a text of their own."""
+"""Kinds that `verified_words` describes separately."""
 
 
 def verified_words(wanted: Mapping[str, Any]) -> list[str]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acceptance report of a cluster: its document, made from what was recorded, and the page made from that."""
+"""The acceptance report of a cluster: its document, built from records, and the page rendered from it."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clusters that grow and shrink: who is meant, who is touched, what restarts, and what is refused."""
+"""Add, replace and remove hosts: which are selected, which change, what restarts, and what is refused."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator is told of a serving cluster, and what is evaluated before it is changed."""
+"""Status reports of a serving cluster, and the checks before it is changed."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules between the parts of a stack."""
+"""Rules between the parts of a stack."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which settings of serving are tried in which order, what is kept of them, and how a run that was cut off goes on."""
+"""Tune serving settings: the order of trials, what is kept, and how an interrupted run resumes."""
