@@ -72,6 +72,11 @@ class Cache:
         return self.root / "hub"
 
     @property
+    def wheels(self) -> Path:
+        """Wheels that are fetched and not made here."""
+        return self.root / "wheels"
+
+    @property
     def engine_data(self) -> Path:
         return self.root / "docker"
 

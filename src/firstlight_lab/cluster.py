@@ -33,7 +33,7 @@ from .processors import share_with
 from .shell import LabError
 from .spec import FIRST_NODE_HOST, PROFILES, SERVICES_HOST, LabSpec, Node, container_name
 from .waiting import wait_for_node, wait_for_services
-from .wheels import write_index
+from .wheels import fetch_uv, write_index
 
 SNAPSHOTS = "snapshots"
 """Name of the directory for snapshots in a lab's own directory."""
@@ -70,7 +70,8 @@ class Lab:
             self.directory.mkdir(parents=True, exist_ok=True)
             factory = PROFILES[spec.profile].factory
             write_catalog(self.cache, self.directory / "catalog", artifacts, factory, spec.system)
-            write_index(self.directory / "wheels", self.directory / "catalog" / "locks")
+            uv = fetch_uv(self.cache.wheels)
+            write_index(self.directory / "wheels", self.directory / "catalog" / "locks", [uv])
             addresses = {node.name: f"{network}.{FIRST_NODE_HOST + index}" for index, node in enumerate(spec.nodes)}
             write_access(self.directory, spec, addresses)
             self._write_record(spec, addresses, network)

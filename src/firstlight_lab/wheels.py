@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's wheel index: tiny but real wheels, with two releases of a stand-in for the engine, and their locks.
+"""The lab's wheel index: tiny but real wheels, with two releases of a stand-in for the engine, their locks, and uv.
 
 The files are identical on every machine of an architecture: nothing in a wheel depends on its build time.
 """
@@ -10,12 +10,20 @@ import base64
 import hashlib
 import io
 import platform
+import re
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from firstlight.configuration import CHECKOUT
+
+from .shell import run
+
+UV = CHECKOUT / "roles" / "engine_venv" / "files" / "uv.txt"
+"""The pinned uv with which the role `engine_venv` installs."""
 ENGINE = resources.files("firstlight_lab") / "equipment" / "engine.py"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can represent
 
@@ -40,7 +48,7 @@ class Wheel:
         return f"{self.stem}-{self.tag}.whl"
 
     def content(self) -> bytes:
-        """Build the archive: the files, the metadata for pip, and RECORD with the hashes of all files."""
+        """Build the archive: the files, the metadata for an installer, and RECORD with the hashes of all files."""
         about = f"{self.stem}.dist-info"
         pure = "true" if self.tag.endswith("-any") else "false"
         wheel = ["Wheel-Version: 1.0", "Generator: firstlight-lab", f"Root-Is-Purelib: {pure}", f"Tag: {self.tag}"]
@@ -109,13 +117,30 @@ def lock_of(wheels: Sequence[Wheel]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_index(directory: Path, locks: Path) -> None:
+def fetch_uv(directory: Path) -> Path:
+    """Return the wheel of the pinned uv for this machine; download it once, with pip as it is configured here."""
+    text = UV.read_text(encoding="utf-8")
+    version = re.findall(r"^uv==(\S+)", text, re.MULTILINE)[0]
+
+    def fetched() -> list[Path]:
+        found = sorted(directory.glob(f"uv-{version}-*{platform.machine()}.whl"))
+        return [path for path in found if hashlib.sha256(path.read_bytes()).hexdigest() in text]
+
+    if not fetched():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        run([*command, "--require-hashes", "--only-binary=:all:", f"--dest={directory}", f"--requirement={UV}"])
+    return fetched()[0]
+
+
+def write_index(directory: Path, locks: Path, further: Sequence[Path] = ()) -> None:
     """Write the simple index (`simple/`, a page per package), all files (`files/`), and a lock per release."""
     pages: dict[str, dict[str, str]] = {}
-    for wheel in [*(wheel for release in RELEASES.values() for wheel in release), ELSEWHERE]:
-        content = wheel.content()
-        _write(directory / "files" / wheel.filename, content)
-        pages.setdefault(wheel.name, {})[wheel.filename] = hashlib.sha256(content).hexdigest()
+    own = [*(wheel for release in RELEASES.values() for wheel in release), ELSEWHERE]
+    offered = [(wheel.name, wheel.filename, wheel.content()) for wheel in own]
+    offered += [(path.name.partition("-")[0], path.name, path.read_bytes()) for path in further]
+    for name, filename, content in offered:
+        _write(directory / "files" / filename, content)
+        pages.setdefault(name, {})[filename] = hashlib.sha256(content).hexdigest()
     for name, files in pages.items():
         links = [f'<a href="../../files/{file}#sha256={digest}">{file}</a><br>' for file, digest in files.items()]
         page = "<!DOCTYPE html>\n<html><body>\n" + "\n".join(links) + "\n</body></html>\n"
