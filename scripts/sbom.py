@@ -100,6 +100,8 @@ def put_on_a_node(stack: Mapping[str, Any], recipes: Mapping[str, Mapping[str, A
     if recipe:
         found.append(from_registry(recipe["base"]["repository"], recipe["base"]["digest"]))
     locks = [CATALOG / "locks" / one["lock"] for one in (venv, recipe or {}) if one.get("lock")]
+    if venv:
+        locks.append(ROOT / "roles" / "engine_venv" / "files" / "uv.txt")
     for lock in (parse_lock(path.read_text(encoding="utf-8")) for path in locks):
         found += [from_index(name, version, lock.hashes[name]) for name, version in lock.packages.items()]
     ray = stack["ray"]

@@ -10,13 +10,15 @@ short_description: Build a virtual environment from a lock with hashes, beside t
 version_added: "0.2.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - Installs exactly what the lock says, every wheel compared with its hash, into a new directory. When what is
-    installed equals the lock, the link O(directory) is switched to it in one step.
+  - Installs exactly what the lock says, every wheel compared with its hash, into a new directory. When all of it is
+    there, the link O(directory) is switched to it in one step.
+  - C(uv) does it, which is installed once from its own lock, with pip, into an environment beside the others. Nothing
+    else uses it, and a C(uv) of the host's own is left alone.
   - The environment that was in use before is kept, older ones are removed. A lock that is still there is switched to
     without a download.
   - An environment that somebody changed by hand is built anew beside it.
   - A run that was cut off leaves the link as it was. The next one starts that environment anew, with the wheels that
-    were fetched.
+    were fetched, unless the host was restarted since.
   - Nothing of the environment is imported or run.
 options:
   directory:
@@ -30,6 +32,10 @@ options:
         fetched.
     type: str
     required: true
+  uv_lock:
+    description: The text of a lock of C(uv) alone, for the architecture of the host among others.
+    type: str
+    required: true
   python:
     description: The Python the environment is made with, a name or a path.
     type: str
@@ -37,11 +43,11 @@ options:
   index:
     description:
       - The address of a simple index. Without it pip's own configuration on the host decides.
-      - User and password are refused here; pip reads them from C(~/.netrc) or its configuration.
+      - User and password are refused here; they are read from C(~/.netrc) or pip's configuration.
     type: str
     default: ""
   wheels:
-    description: A directory of wheels on the host. With it no index is asked.
+    description: A directory of wheels on the host, that of C(uv) among them. With it no index is asked.
     type: str
     default: ""
   requires:
@@ -53,7 +59,7 @@ options:
     type: str
     default: ""
   timeout:
-    description: Seconds each call of pip may take.
+    description: Seconds each call of C(uv) or pip may take.
     type: int
     default: 3600
 attributes:
@@ -72,6 +78,7 @@ EXAMPLES = r"""
   firstlight.cluster.engine_venv:
     directory: /opt/venvs/vllm
     lock: "{{ lookup('ansible.builtin.file', 'vllm-0.32.0-x86_64-py312.txt') }}"
+    uv_lock: "{{ lookup('ansible.builtin.file', 'uv.txt') }}"
     python: python3.12
     requires:
       vllm: 0.32.0
@@ -98,7 +105,7 @@ switched:
   returned: success
   type: bool
 removed:
-  description: Environments and leftovers that were removed.
+  description: Environments, leftovers and older releases of C(uv) that were removed.
   returned: success
   type: list
   elements: str
@@ -110,7 +117,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.build import (
-    Source,
+    Request,
     VenvError,
     Venvs,
     read_environment,
@@ -121,6 +128,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.loc
     normal_name,
     parse_lock,
 )
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.uv import Source, parse_tool
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.venv import (
     capability,
     check_directory,
@@ -136,6 +144,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, host: Host) -> dic
     requires = {str(name): str(version) for name, version in parameters["requires"].items()}
     lock = parse_lock(parameters["lock"])
     check_requires(lock, requires)
+    tool = parse_tool(parameters["uv_lock"])
     source = Source(check_index(parameters["index"]), parameters["wheels"])
     least = capability(parameters["compute_capability"]) if parameters["compute_capability"] else None
 
@@ -149,19 +158,21 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, host: Host) -> dic
     build, switch = place not in finished, place != current
     if switch and least:
         venvs.check_capability(least)
+    watched = [normal_name(name) for name in requires]
+    request = Request(parameters["lock"], lock, python, tool, source, watched)
     if build:
         _check_wheels(source)
-        venvs.check_python(python, lock, only_named=check_mode)
+        path = venvs.check_python(python, lock, only_named=check_mode)
         venvs.check_compiler(python, only_named=check_mode)
-        venvs.check_room(lock)
+        venvs.check_room(place, request)
     # Where the same environment is only built anew, the way back stays, and so does what a server may still run from.
     previous = current if switch and current not in places else venvs.previous()
-    stale = [path for path in venvs.stale([*places, previous]) if not path.startswith(f"{place}.")]
+    kept = [*places, previous, venvs.tool_place(tool)]
+    stale = [entry for entry in venvs.stale(kept) if not entry.startswith(f"{place}.")]
     if not check_mode and (build or switch or stale):
         with venvs.locked():
             if build:
-                watched = [normal_name(name) for name in requires]
-                venvs.build(place, python, parameters["lock"], lock, source, watched)
+                venvs.build(place, request, path)
             if switch:
                 venvs.switch(place, previous)
             venvs.prune(stale)
@@ -185,12 +196,11 @@ def _check_wheels(source: Source) -> None:
 
 
 def _diff(directory: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[dict[str, str]]:
-    own = {name: version for name, version in before.items() if name in after or name != "pip"}
     return [
         {
             "before_header": directory,
             "after_header": directory,
-            "before": version_lines(own),
+            "before": version_lines(before),
             "after": version_lines(after),
         }
     ]
@@ -202,6 +212,7 @@ def main() -> None:
         argument_spec={
             "directory": {"type": "path", "required": True},
             "lock": {"type": "str", "required": True},
+            "uv_lock": {"type": "str", "required": True},
             "python": {"type": "str", "default": "python3.12"},
             "index": {"type": "str", "default": ""},
             "wheels": {"type": "str", "default": ""},
@@ -213,6 +224,9 @@ def main() -> None:
     )
     # The server runs as a user of its own and has to read what is installed here.
     os.umask(0o022)
+    # Whatever somebody has set for a uv of their own is not meant for this one.
+    for name in [name for name in os.environ if name.startswith("UV_")]:
+        del os.environ[name]
     try:
         result = converge(module.params, module.check_mode, Host())
     except (VenvError, ValueError) as error:

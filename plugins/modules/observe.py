@@ -266,13 +266,14 @@ observation:
       sample: {"server": {"phase": "gathering", "why": "", "missing": {"spark2": "it has not connected"}}}
     venvs:
       description:
-        - What each virtual environment was made of (the digest of its lock), the packages in it now, and files that
-          are not as their package brought them.
+        - What each virtual environment was made of (the digest of its lock), the packages in it now, those that are
+          not as they were installed, and files that are not as their package brought them.
         - Of most packages only some files are looked at, of the engine all.
       type: dict
       returned: when virtual environments were named
       sample: {"/opt/venvs/vllm": {"exists": true, "finished": true, "lock": "0f3b6c5c", "python": "python3.12",
-               "packages": {"pip": "24.0", "vllm": "0.32.0"}, "changed": []}}
+               "packages": {"torch": "2.13.0+cu130", "vllm": "0.32.1"},
+               "differing": {"vllm": {"expected": "0.32.0", "observed": "0.32.1"}}, "changed": []}}
     gpus:
       description: Count, names, reported memory (null on unified memory) and driver of the GPUs.
       type: dict

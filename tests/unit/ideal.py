@@ -25,7 +25,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.weig
 
 _IDEAL: dict[str, State] = {
     "snapshots": {"verified": True, "reason": ""},
-    "venvs": {"exists": True, "finished": True, "changed": []},
+    "venvs": {"exists": True, "finished": True, "differing": {}, "changed": []},
     "groups": {"why": "", "missing": {}},
     "rulesets": {"missing": [], "added": [], "error": None},
     "firmware": {"exists": True, "at": "2026-01-01T00:00:00Z", "recorded": {}, "now": {}, "error": None},

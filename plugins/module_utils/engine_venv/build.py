@@ -21,22 +21,19 @@ from typing import Any
 
 from ..host import Host, Result, write_file
 from ..text import gigabytes
-from .lock import Lock
+from .lock import Lock, without_passwords
+from .uv import Source, Tool, complaint, is_tool, pip_complaint, pip_settings
 from .venv import (
     ABSENT,
     MARKER,
     SAMPLE,
     Marker,
     Recorded,
-    differences_sentence,
     environment_names,
     identity,
     is_environment,
     observed_environment,
-    other_platforms,
-    package_differences,
     parse_capabilities,
-    parse_complaint,
     parse_marker,
     parse_metadata,
     sample,
@@ -48,11 +45,27 @@ HASHED = 4
 """Of how many small files of a package the hash is compared, and not only the size."""
 SMALL = 1 << 18
 ROOM = 3
-"""Times the size of the wheels: themselves, what they unpack to, and what Python compiles of it."""
-_NOBODY_NEEDS = ("setuptools", "wheel")
-"""What older Pythons put into every new environment; a lock that wants them has them."""
-_ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine())"
+"""Times the size of the wheels: what they unpack to, what Python compiles of it, and some to spare."""
+TOOL_ROOM = 100_000_000
+"""uv, the pip that installs it, and its wheel."""
+BOOT = ".firstlight.boot"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Another one after every start of the host."""
+EVERY_FILE = 1 << 20
+"""More files than any cache has."""
+_ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), sys.executable)"
 _ASK_HEADERS = "import os, sysconfig; print(os.path.join(sysconfig.get_path('include'), 'Python.h'))"
+_UV = {
+    "UV_NO_CONFIG": "1",
+    "UV_PYTHON_DOWNLOADS": "never",
+    "UV_LINK_MODE": "hardlink",  # the cache goes when all is installed, and its files stay
+    "UV_COMPILE_BYTECODE": "1",  # the server's user may not write beside the sources
+    "UV_COMPILE_BYTECODE_TIMEOUT": "0",  # a slow host is no error; the whole call has its time
+    "UV_SYSTEM_CERTS": "1",
+    "UV_NO_PROGRESS": "1",
+    "UV_NO_WRAP": "1",
+    "NO_COLOR": "1",
+}
 COMPILERS = ("cc", "gcc", "clang")
 """What Triton looks for, in its own order of names."""
 
@@ -91,7 +104,7 @@ def _read_site(host: Host, site: str, watched: set[str]) -> tuple[dict[str, str]
         name, version = about
         packages[name] = version
         record = host.read_text(os.path.join(site, entry, "RECORD"))
-        if record is None:
+        if not record:
             changed.append(f"{entry}/RECORD")
             continue
         changed += _differing(site, sample(record, None if name in watched else SAMPLE), whole=name in watched)
@@ -125,22 +138,16 @@ def _differing(site: str, files: Sequence[Recorded], whole: bool) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where wheels come from: an index, a directory, or what pip on the host is configured for."""
+class Request:
+    """What an environment is made of, and with."""
 
-    index: str = ""
-    wheels: str = ""
-
-    @property
-    def words(self) -> str:
-        """For a message."""
-        return self.wheels or self.index or "the index that pip is configured for on the host"
-
-    def arguments(self) -> list[str]:
-        """For pip."""
-        if self.wheels:
-            return ["--no-index", f"--find-links={self.wheels}"]
-        return [f"--index-url={self.index}"] if self.index else []
+    lock_text: str
+    lock: Lock
+    python: str
+    """As it was named: what the environment is named after, too."""
+    tool: Tool
+    source: Source
+    watched: Sequence[str] = ()
 
 
 class Venvs:
@@ -177,7 +184,7 @@ class Venvs:
             found["lock"] == lock.digest
             and found["python"] == python
             and not found["changed"]
-            and not package_differences(lock.packages, found["packages"])
+            and not found["differing"]
         )
 
     def places(self, lock: Lock, python: str) -> list[str]:
@@ -186,7 +193,7 @@ class Venvs:
         return [os.path.join(self.store, name) for name in names]
 
     def stale(self, keep: Sequence[str | None]) -> list[str]:
-        """What of this link is in the store and no longer needed."""
+        """What of this link is in the store and no longer needed, and every uv but the one that is kept."""
         kept = {os.path.basename(path) for path in keep if path}
         try:
             entries = sorted(os.listdir(self.store))
@@ -195,8 +202,13 @@ class Venvs:
         return [
             os.path.join(self.store, entry)
             for entry in entries
-            if is_environment(self.directory, entry.removesuffix(".wheels").removesuffix(".tmp")) and entry not in kept
+            if entry not in kept
+            and (is_tool(entry) or is_environment(self.directory, entry.removesuffix(".wheels").removesuffix(".tmp")))
         ]
+
+    def tool_place(self, tool: Tool) -> str:
+        """Where uv is: one for all environments of the store."""
+        return os.path.join(self.store, tool.name)
 
     def previous(self) -> str | None:
         """The environment before the current one."""
@@ -210,20 +222,20 @@ class Venvs:
 
     # -- errors -----------------------------------------------------------------------------------------------
 
-    def check_python(self, python: str, lock: Lock, only_named: bool) -> None:
-        """Refuse a Python that is not there, is another one than the lock's, or can make no environment.
+    def check_python(self, python: str, lock: Lock, only_named: bool) -> str:
+        """The path of a Python; refused if it is not there, is another one than the lock's, or can make no environment.
 
         `only_named` is for check mode: where the package that brings it was only rehearsed, it is not there yet.
         """
         result = self.host.run([python, "-c", _ASK_PYTHON], 30)
         if not result.ok:
             if only_named and "/" not in python:
-                return
+                return python
             raise VenvError(
                 f"{result.summary}, expected a Python {lock.python or 'that can be run'}: install it, or correct "
                 "engine_venv_python. Nothing was changed."
             )
-        version, machine = (*result.stdout.split(), "", "")[:2]
+        version, machine, path = (*result.stdout.strip().split(" ", 2), "", "", "")[:3]
         if lock.python and version != lock.python:
             raise VenvError(
                 f"{python} is Python {version}, the lock is for {lock.python}: set engine_venv_python to "
@@ -240,6 +252,7 @@ class Venvs:
                 f"{python} cannot make a virtual environment ({has_pip.summary}), expected its modules venv and "
                 f"ensurepip: install python{version}-venv. Nothing was changed."
             )
+        return path
 
     def check_compiler(self, python: str, only_named: bool = False) -> None:
         """Refuse a host on which Triton could not build its launchers: it needs a C compiler and Python's headers.
@@ -281,9 +294,12 @@ class Venvs:
                 "Nothing was changed."
             )
 
-    def check_room(self, lock: Lock) -> None:
-        """Refuse before the disk is full."""
-        needed, free = lock.wheels_bytes * ROOM, self.host.disk_free(self.store)
+    def check_room(self, place: str, request: Request) -> None:
+        """Refuse before the disk is full; what an earlier attempt has fetched needs no room any more."""
+        lock, tool = request.lock, os.path.join(self.tool_place(request.tool), MARKER)
+        needed = lock.wheels_bytes * ROOM - self.host.disk_used(_cache_of(place), EVERY_FILE)
+        needed += 0 if os.path.exists(tool) else TOOL_ROOM
+        free = self.host.disk_free(self.store)
         if needed > free:
             raise VenvError(
                 f"{gigabytes(free)} are free at {self.store}, expected {gigabytes(needed)} (wheels of "
@@ -294,100 +310,137 @@ class Venvs:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One run at a time builds and switches."""
+        """One run at a time builds and switches, whichever link it is for: they share uv."""
         os.makedirs(self.store, mode=0o755, exist_ok=True)
-        with open(os.path.join(self.store, f"{os.path.basename(self.directory)}.busy"), "w") as handle:
+        with open(os.path.join(self.store, "busy"), "w") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise VenvError(
-                    f"another run is building {self.directory}, expected one at a time: wait for it and run this again"
+                    f"another run is building in {self.store}, expected one at a time: wait for it and run this again"
                 ) from None
             yield
 
-    def build(
-        self, place: str, python: str, lock_text: str, lock: Lock, source: Source, watched: Sequence[str]
-    ) -> None:
-        """Make an environment from nothing. Its marker comes last; what an earlier attempt left there goes first.
-
-        Wheels that an earlier attempt has fetched are used again: pip compares their hashes.
-        """
+    def build(self, place: str, request: Request, python: str) -> None:
+        """Make an environment from nothing. Its marker comes last; what an earlier attempt left there goes first."""
         _remove(place)
-        wheels, scratch = f"{place}.wheels", f"{place}.tmp"
+        cache, scratch = _cache_of(place), f"{place}.tmp"
         _remove(scratch)
         os.mkdir(scratch, 0o700)
         try:
-            self._run([python, "-m", "venv", place], scratch, f"{python} could not make a virtual environment")
-            requirements = os.path.join(place, LOCK_NAME)
-            write_file(requirements, lock_text, 0o644)
-            pip = [os.path.join(place, "bin", "python"), "-m", "pip"]
-            there = [name for name in _NOBODY_NEEDS if name in read_environment(self.host, place)["packages"]]
-            if there:
-                self._run(
-                    [*pip, "uninstall", "--yes", "--quiet", *there], scratch, "pip could not remove its companions"
-                )
-            if not source.wheels:
-                self._pip("download", pip, requirements, source, scratch, [f"--dest={wheels}"])
-            self._pip("install", pip, requirements, Source(wheels=source.wheels or wheels), scratch, [])
-            found = package_differences(lock.packages, read_environment(self.host, place)["packages"])
-            if found:
+            self._provide(request, python, scratch)
+            self._ready(cache)
+            self._install(place, request, python, cache, scratch)
+            found = read_environment(self.host, place)
+            wrong = sorted({*found["packages"]} ^ {*request.lock.packages}) + found["changed"]
+            if wrong:
+                _remove(cache)  # nothing of it is to be trusted
                 raise VenvError(
-                    f"what pip installed is not what the lock says: {differences_sentence(found)}; expected exactly "
-                    f"the lock. Nothing was switched: look at {source.words}"
+                    f"what uv installed is not what the lock says ({', '.join(wrong[:5])}), expected exactly the lock: "
+                    f"look at the disk, and run this again. {self.directory} is as it was."
                 )
+            marker = Marker(request.lock.digest, request.python, found["packages"], request.watched)
             os.sync()  # a marker on the disk says that everything else is
-            write_file(os.path.join(place, MARKER), Marker(lock.digest, python, lock.packages, watched).text(), 0o644)
-            _remove(wheels)
-        except VenvError:
+            write_file(os.path.join(place, MARKER), marker.text(), 0o644)
+            _remove(cache)
+        except (VenvError, OSError):
             _remove(place)
             raise
         finally:
             _remove(scratch)
 
-    def _pip(
-        self, action: str, pip: Sequence[str], requirements: str, source: Source, scratch: str, more: Sequence[str]
-    ) -> None:
-        common = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
-        argv = [*pip, action, "--require-hashes", *common, "--progress-bar=off", *more, *source.arguments()]
-        result = self._call([*argv, "--requirement", requirements], scratch)
-        if result.ok:
-            return
+    def _install(self, place: str, request: Request, python: str, cache: str, scratch: str) -> None:
+        settings = {} if request.source.wheels else self._pip_settings(request.tool, scratch)
+        arguments, source = request.source.for_uv(settings)
+        environment = {**_UV, **source, "UV_CACHE_DIR": cache}
+        self._uv(request, ["venv", "--no-project", f"--python={python}", place], environment, scratch)
+        requirements = os.path.join(place, LOCK_NAME)
+        write_file(requirements, request.lock_text, 0o644)
+        inside = f"--python={_program(place, 'python')}"
+        exactly = ["pip", "sync", "--require-hashes", "--no-build", inside, *arguments, requirements]
+        self._uv(request, exactly, environment, scratch)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(place, ".lock"))  # uv lets everybody write to it
+
+    def _uv(self, request: Request, words: Sequence[str], environment: Mapping[str, str], scratch: str) -> None:
+        result = self._call([_program(self.tool_place(request.tool), "uv"), *words], scratch, environment)
         if result.problem:
             raise VenvError(f"{result.problem}: see engine_venv_timeout. {self.directory} is as it was.")
-        found = parse_complaint(f"{result.stderr}\n{result.stdout}")
-        left = f"{self.directory} is as it was."
-        if found.reason == "hash":
-            raise VenvError(
-                f"{found.package} from {source.words} has the sha256 {found.got}, which is not in the lock (expected "
-                f"{found.expected}): the file is not the one that was locked; find out who changed it, or make the "
-                f"lock anew. {left}"
-            )
-        if found.reason == "missing":
-            # Only a verbose pip tells a package that is not there from one for other machines.
-            again = [*pip, "download", "-vv", *common, f"--dest={scratch}", *source.arguments(), found.package]
-            others = other_platforms(self._call(again, scratch).stdout, found.package.partition("==")[2])
-            if others:
-                raise VenvError(
-                    f"{found.package} is offered by {source.words} for {', '.join(others[:4])} only, expected a wheel "
-                    f"for this host ({platform.machine()}): use the lock of this architecture and Python. {left}"
-                )
-            raise VenvError(
-                f"{found.package} is not offered by {source.words}, expected a wheel of it: mirror it there, or "
-                f"correct engine_venv_index or engine_venv_wheels. {left}"
-            )
-        raise VenvError(
-            f"pip {action} failed ({found.detail}) with {source.words}, expected every wheel of the lock. {left}"
-        )
-
-    def _run(self, argv: Sequence[str], scratch: str, otherwise: str) -> None:
-        result = self._call(argv, scratch)
         if not result.ok:
-            raise VenvError(f"{otherwise}: {result.summary}. {self.directory} is as it was.")
+            said = result.stderr or result.stdout or f"it ended with {result.rc}"
+            raise VenvError(f"{complaint(said, request.source.words)}. {self.directory} is as it was.")
 
-    def _call(self, argv: Sequence[str], scratch: str) -> Result:
+    def _pip_settings(self, tool: Tool, scratch: str) -> dict[str, str]:
+        """What pip is configured for on this host."""
+        listed = self._call([_program(self.tool_place(tool), "python"), "-m", "pip", "config", "list"], scratch)
+        if not listed.ok:
+            raise VenvError(
+                f"pip's configuration on this host cannot be read ({without_passwords(listed.summary)}), expected "
+                f"`pip config list` to show it: correct it, or set engine_venv_index. {self.directory} is as it was."
+            )
+        return pip_settings(listed.stdout)
+
+    def _ready(self, cache: str) -> None:
+        """Keep what an earlier attempt has fetched and unpacked, unless the host was restarted since.
+
+        uv compares a wheel with its hash when it unpacks it, and never again. After a power failure files can be empty
+        that it has unpacked, so such a cache goes. What was read of an index goes in any case: it may have what was
+        missing by now.
+        """
+        boot, noted = self.host.read_text(BOOT_ID), os.path.join(cache, BOOT)
+        if not boot or self.host.read_text(noted) != boot:
+            _remove(cache)
+            os.mkdir(cache, 0o700)
+            write_file(noted, boot or "", 0o600)
+        for pages in glob.glob(os.path.join(glob.escape(cache), "simple-v*")):
+            _remove(pages)
+
+    # -- uv -------------------------------------------------------------------------------------------------------
+
+    def _provide(self, request: Request, python: str, scratch: str) -> None:
+        """Install uv, where it is not there or no longer works: the Python of its environment may be gone."""
+        tool, place = request.tool, self.tool_place(request.tool)
+        marker = parse_marker(self.host.read_text(os.path.join(place, MARKER)))
+        asked = ([_program(place, "uv"), "--version"], [_program(place, "python"), "-m", "pip", "--version"])
+        if marker and marker.lock == tool.digest and all(self._call(one, scratch).ok for one in asked):
+            return
+        _remove(place)
+        try:
+            self._install_uv(request, python, place, scratch)
+            os.sync()
+            write_file(os.path.join(place, MARKER), Marker(tool.digest, python).text(), 0o644)
+        except (VenvError, OSError):
+            _remove(place)
+            raise
+
+    def _install_uv(self, request: Request, python: str, place: str, scratch: str) -> None:
+        made = self._call([python, "-m", "venv", place], scratch)
+        if not made.ok:
+            raise VenvError(
+                f"{python} could not make a virtual environment for uv ({made.summary}), expected it to: see what it "
+                f"said. {self.directory} is as it was."
+            )
+        requirements = os.path.join(place, LOCK_NAME)
+        write_file(requirements, request.tool.lock_text, 0o644)
+        quietly = ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+        only = ["--require-hashes", "--no-deps", "--only-binary=:all:", *quietly, *request.source.for_pip()]
+        pip = [_program(place, "python"), "-m", "pip", "install", *only, "--requirement", requirements]
+        result = self._call(pip, scratch)
+        if result.problem:
+            raise VenvError(f"{result.problem}: see engine_venv_timeout. {self.directory} is as it was.")
+        told = self._call([_program(place, "uv"), "--version"], scratch)
+        if not result.ok or not told.ok:
+            why = told.summary if result.ok else pip_complaint(f"{result.stdout}\n{result.stderr}")
+            raise VenvError(
+                f"uv {request.tool.version}, which installs the lock, could not be installed from "
+                f"{request.source.words} ({why}), expected its wheel beside those of the engine: mirror it there "
+                f"(docs/venv.md), or correct engine_venv_index or engine_venv_wheels. {self.directory} is as it was."
+            )
+
+    def _call(self, argv: Sequence[str], scratch: str, environment: Mapping[str, str] | None = None) -> Result:
         # Gigabytes of wheels go through the temporary directory, and /tmp is often memory.
-        env = {"TMPDIR": scratch, "PIP_USER": "0", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ""}
-        return self.host.run(argv, self.timeout, env=env)
+        own = {"TMPDIR": scratch, "PIP_USER": "0", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ""}
+        return self.host.run(argv, self.timeout, env={**own, **(environment or {})})
 
     # -- switching ----------------------------------------------------------------------------------------------
 
@@ -401,6 +454,16 @@ class Venvs:
         """Remove what is no longer needed."""
         for path in paths:
             _remove(path)
+
+
+def _program(place: str, name: str) -> str:
+    """A program of an environment."""
+    return os.path.join(place, "bin", name)
+
+
+def _cache_of(place: str) -> str:
+    """What uv has fetched for an environment, on the same file system."""
+    return f"{place}.wheels"
 
 
 def _link(target: str, path: str) -> None:

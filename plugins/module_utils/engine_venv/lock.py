@@ -13,21 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..text import is_hexadecimal
+from ..versions import version_key
 
 MAKE_ONE = "make it with `uv pip compile --generate-hashes` (docs/venv.md)"
-OWN_PACKAGES = frozenset({"pip"})
-"""What an environment has without being in its lock: the installer."""
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?\s*==\s*(?P<version>[A-Za-z0-9.!+_-]+)$")
 _REMARK = re.compile(r"^#\s*(?P<name>python|architecture|wheels-bytes):\s*(?P<value>\S+)\s*$")
-_VERSION = re.compile(
-    r"^v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
-    r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[-_.]?(?P<pre_n>\d*))?"
-    r"(?P<post>-(?P<post_bare>\d+)|[-_.]?(?:post|rev|r)[-_.]?(?P<post_n>\d*))?"
-    r"(?P<dev>[-_.]?dev[-_.]?(?P<dev_n>\d*))?"
-    r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?$"
-)
-_PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
 
 
 class LockError(ValueError):
@@ -52,30 +43,10 @@ def normal_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def normal_version(version: str) -> str:
-    """A version in its one spelling: 1.0.0-Beta1 and 1.0b1 are the same; what is no version stays as it is."""
-    text = version.strip().lower()
-    found = _VERSION.match(text)
-    if found is None:
-        return text
-    release = [str(int(part)) for part in found["release"].split(".")]
-    while len(release) > 1 and release[-1] == "0":
-        release.pop()
-    told = f"{int(found['epoch'] or 0)}!" + ".".join(release)
-    if found["pre"]:
-        told += f"{_PRE.get(found['pre'], found['pre'])}{int(found['pre_n'] or 0)}"
-    if found["post"]:
-        told += f".post{int(found['post_bare'] or found['post_n'] or 0)}"
-    if found["dev"]:
-        told += f".dev{int(found['dev_n'] or 0)}"
-    local = re.sub(r"[-_]", ".", found["local"] or "")
-    return told + (f"+{local}" if local else "")
-
-
 def same_version(pinned: str, have: str) -> bool:
     """Whether a pin accepts a version: one without a local part accepts any (2.9.0 accepts 2.9.0+cu130)."""
-    want, seen = normal_version(pinned), normal_version(have)
-    return want == seen or ("+" not in want and want == seen.partition("+")[0])
+    want = version_key(pinned)
+    return pinned == have or ("+" not in pinned and want is not None and want == version_key(have))
 
 
 def parse_lock(text: str, name: str = "the lock") -> Lock:
@@ -161,9 +132,14 @@ def _requirement(line: str, where: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _shown(text: str) -> str:
-    """A piece of a line for a message, without whatever stands before an @ in an address: that may be a password."""
-    cleaned = re.sub(r"(://)[^/@\s]+@", r"\1****@", text)
+    """A piece of a line for a message."""
+    cleaned = without_passwords(text)
     return cleaned if len(cleaned) <= 100 else cleaned[:97] + "..."
+
+
+def without_passwords(text: str) -> str:
+    """For a message: without whatever stands before an @ in an address, which may be a password."""
+    return re.sub(r"(://)[^/\s]*@", r"\1****@", text)
 
 
 def check_requires(lock: Lock, requires: Mapping[str, str], name: str = "the lock") -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a virtual environment without running it: its names, its marker, what is in it, what pip said."""
+"""What is known of a virtual environment without running it: its names, its marker, what is in it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
-from .lock import OWN_PACKAGES, normal_name, same_version
+from .lock import normal_name
 
 STORE = ".firstlight"
 """Beside the link: where the environments themselves are."""
@@ -67,6 +66,7 @@ class Marker:
     lock: str
     python: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions as the packages themselves say them, which is not always how the lock does."""
     watched: Sequence[str] = ()
     """Packages of which an observation looks at every file."""
 
@@ -111,29 +111,16 @@ def parse_metadata(text: str) -> tuple[str, str] | None:
     return normal_name(values["Name"]), values["Version"]
 
 
-def package_differences(pinned: Mapping[str, str], have: Mapping[str, str]) -> dict[str, dict[str, str | None]]:
-    """Packages that are missing, of another version, or not in the lock: {name: {expected, observed}}."""
-    found: dict[str, dict[str, str | None]] = {}
-    for name, version in sorted(pinned.items()):
-        seen = have.get(name)
-        if seen is None or not same_version(version, seen):
-            found[name] = {"expected": version, "observed": seen}
-    for name in sorted(set(have) - set(pinned) - OWN_PACKAGES):
-        found[name] = {"expected": None, "observed": have[name]}
-    return found
+def package_differences(recorded: Mapping[str, str], have: Mapping[str, str]) -> dict[str, dict[str, str | None]]:
+    """Packages that are missing, in another version, or not of the lock: {name: {expected, observed}}.
 
-
-def differences_sentence(found: Mapping[str, Mapping[str, str | None]], most: int = 5) -> str:
-    """Those differences in words."""
-    told = [_difference_words(name, item["expected"], item["observed"]) for name, item in found.items()]
-    more = f" and {len(told) - most} more" if len(told) > most else ""
-    return ", ".join(told[:most]) + more
-
-
-def _difference_words(name: str, expected: str | None, observed: str | None) -> str:
-    if expected is None:
-        return f"{name} {observed} is not in the lock"
-    return f"{name} is {observed or 'missing'} instead of {expected}"
+    `recorded` is what was there right after the installation, spelled as it is spelled now.
+    """
+    return {
+        name: {"expected": recorded.get(name), "observed": have.get(name)}
+        for name in sorted({*recorded, *have})
+        if recorded.get(name) != have.get(name)
+    }
 
 
 @dataclass(frozen=True)
@@ -160,58 +147,6 @@ def sample(record: str, most: int | None = SAMPLE) -> list[Recorded]:
         if match and match["size"]:
             found.append(Recorded(match["quoted"] or match["path"], int(match["size"]), match["digest"] or ""))
     return found
-
-
-@dataclass(frozen=True)
-class Complaint:
-    """What pip ended with."""
-
-    reason: str
-    """hash, missing, other"""
-    package: str = ""
-    detail: str = ""
-    expected: str = ""
-    got: str = ""
-
-
-_MISSING = re.compile(r"(?:No matching distribution found for|satisfies the requirement) (?P<pin>[^\s;(]+)")
-_MISMATCH = re.compile(r"^\s+(?P<pin>[A-Za-z0-9][^\s]*==[^\s]+) from ")
-_SKIPPED = re.compile(r"none of the wheel's tags \((?P<tags>[^)]*)\) are compatible.*: \S*/(?P<file>[^/\s#]+\.whl)")
-
-
-def parse_complaint(output: str) -> Complaint:
-    """Why pip failed, out of what it said."""
-    lines = output.splitlines()
-    if any("DO NOT MATCH THE HASHES" in line for line in lines):
-        pin, expected, got = "a package", "", ""
-        for line in lines:
-            found = _MISMATCH.match(line)
-            words = line.split()
-            if found:
-                pin = found["pin"]
-            elif words[:2] == ["Expected", "sha256"] and len(words) > 2:
-                expected = expected or words[2]
-            elif words[:1] == ["Got"] and len(words) > 1:
-                got = words[-1]
-        return Complaint("hash", pin, expected=expected, got=got)
-    for line in lines:
-        missing = _MISSING.search(line)
-        if missing:
-            return Complaint("missing", missing["pin"])
-    said = [line.strip() for line in lines if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
-    return Complaint("other", detail=(errors or said or ["pip said nothing"])[-1][:400])
-
-
-def other_platforms(output: str, version: str) -> list[str]:
-    """Platforms of this version's wheels that a verbose pip passed over: they are for another machine or Python."""
-    found: set[str] = set()
-    for line in output.splitlines():
-        skipped = _SKIPPED.search(line)
-        parts = unquote(skipped["file"]).split("-") if skipped else []
-        if skipped and len(parts) > 1 and same_version(version, parts[1]):
-            found.update(tag.strip() for tag in skipped["tags"].split(","))
-    return sorted(found)
 
 
 def parse_capabilities(text: str) -> list[tuple[int, int]]:
@@ -260,6 +195,7 @@ def observed_environment(marker: Marker | None, packages: Mapping[str, str], cha
         "lock": marker.lock if marker else None,
         "python": marker.python if marker else None,
         "packages": dict(sorted(packages.items())),
+        "differing": package_differences(marker.packages, packages) if marker else {},
         "changed": list(changed),
     }
 
@@ -270,5 +206,6 @@ ABSENT: dict[str, Any] = {
     "lock": None,
     "python": None,
     "packages": {},
+    "differing": {},
     "changed": [],
 }

@@ -71,7 +71,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "images": frozenset({"reference", "requires", "same_as"}),
     "containers": frozenset({"image", "running"}),
     "snapshots": frozenset({"repository", "revision", "selection", "contents", "same_as"}),
-    "venvs": frozenset({"lock", "packages"}),
+    "venvs": frozenset({"lock"}),
     "cuda": frozenset({"version", "compiler"}),
     "cdi": frozenset({"kind"}),
     "ledgers": frozenset({"keeps"}),

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.venv import package_differences
 from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     UNKNOWN,
     Difference,
@@ -32,7 +31,7 @@ def _venvs(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> list[Diff
         if have.get("lock") != want["lock"]:
             expected["lock"], seen["lock"] = want["lock"], have.get("lock") or "none, it was never finished"
         else:
-            packages = package_differences(want["packages"], have.get("packages") or {})
+            packages = have.get("differing") or {}
             expected = {name: item["expected"] or "not installed" for name, item in packages.items()}
             seen = {name: item["observed"] or "not installed" for name, item in packages.items()}
             if have.get("changed"):

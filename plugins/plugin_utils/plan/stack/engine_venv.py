@@ -62,6 +62,6 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     if not python.startswith("/"):
         packages |= {f"{python}-venv": None, f"{python}-dev": None}
     return {
-        "venvs": {directory: {"lock": lock.digest, "packages": dict(lock.packages)}},
+        "venvs": {directory: {"lock": lock.digest}},
         "packages": dict(sorted(packages.items())),
     }

@@ -1,30 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The module against a host whose pip unpacks real wheels: builds, switches, errors, and runs that were cut off."""
+"""The module with the real uv and real wheels: builds, switches, errors, and runs that were cut off."""
 
 from __future__ import annotations
 
-import hashlib
+import functools
+import http.server
 import os
 import platform
 import re
 import shutil
+import sys
+import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv import build
 from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.build import VenvError, read_environment
-from ansible_collections.firstlight.cluster.plugins.module_utils.engine_venv.lock import parse_lock
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Host, Result
+from ansible_collections.firstlight.cluster.plugins.modules import engine_venv
 from ansible_collections.firstlight.cluster.plugins.modules.engine_venv import converge
 
-from firstlight_lab.wheels import RELEASES, Wheel, lock_of
-from tests.unit.fake_host import Call, FakeHost, Reply, not_installed
+from firstlight_lab import wheels
+from firstlight_lab.wheels import RELEASES, Wheel, lock_of, write_index
+from tests.unit.fake_host import Call, FakeHost, Reply, failure, no_answer, not_installed
 
 NEW, OLD = (lock_of(RELEASES[name]) for name in ("vllm-0.32.0", "vllm-0.31.0"))
+UV = Path(sys.executable).with_name("uv")
+PIN = (Path(__file__).resolve().parents[4] / "roles/engine_venv/files/uv.txt").read_text()
+TOOL = f"uv-{re.search('^uv==([0-9.]+)', PIN, re.MULTILINE)[1]}"  # type: ignore[index]
+ELSEWHERE = "\n".join(lock_of([wheels.ELSEWHERE]).splitlines()[3:])
 SETUPTOOLS = Wheel("setuptools", "66.0", files={"setuptools.py": ""})
-PIP = Wheel("pip", "23.0", files={"pip.py": ""})
 
 
 class Cut(BaseException):
@@ -36,92 +44,73 @@ def _nothing(what: str) -> None:
 
 
 class Machine(FakeHost):
-    """A host on which Python, pip and nvidia-smi are played; files are real."""
+    """A host on which Python, pip and nvidia-smi are played; files and uv are real."""
 
     def __init__(self, index: Path) -> None:
         super().__init__()
         self.index = index
-        self.python = f"3.11 {platform.machine()}"
+        self.python = f"3.11 {platform.machine()} {sys.executable}"
         self.capabilities = "9.0\n9.0\n"
         self.header = index / "Python.h"
         self.header.write_text("")
         self.compilers = {"gcc"}
+        self.configuration: str | Result = ""
+        self.after_sync: Callable[[Call], Reply] | None = None
+        self.pip_said = ""
         self.before: Callable[[str], None] = _nothing
 
     def answer(self, call: Call) -> Reply:
         command = call.argv
         if command[0] == "nvidia-smi":
             return self.capabilities
+        if command[0].endswith("/bin/uv"):
+            return self._uv(call)
         if command[1] == "-c" and "sysconfig" in command[2]:
             return f"{self.header}\n"
         if command[1] == "-c":
             return self.python if command[0] in ("python3.11", "/opt/python") else not_installed(call)
-        what = command[2] if command[2] == "venv" else command[3]
+        what = " ".join(command[2:4]) if command[2] == "pip" else command[2]
         self.before(what)
-        done: Result = getattr(self, f"_{what}")(command)
-        return done
+        return self._python(what, Path(command[3] if what == "venv" else command[0]))
+
+    def _uv(self, call: Call) -> Reply:
+        if "--version" not in call.argv:
+            self.before(f"uv {call.argv[1]}")
+        # On a host that a test is not there for: no certificates to be read, nothing to be compiled.
+        settings = {**(call.env or {}), "SSL_CERT_FILE": os.devnull, "UV_COMPILE_BYTECODE": "0"}
+        done = Host().run(call.argv, call.timeout, settings)
+        return self.after_sync(call) if self.after_sync and "sync" in call.argv else done
+
+    def _python(self, what: str, place: Path) -> Reply:
+        """The Python of uv's own environment, and what makes it."""
+        if what == "venv":
+            (place / "bin").mkdir(parents=True)
+            (place / "bin/python").symlink_to(sys.executable)
+        elif what == "pip config":
+            return self.configuration
+        elif what == "pip install":
+            if self.pip_said:
+                return failure(self.pip_said)
+            (place.parent / "uv").symlink_to(UV)
+        return 0
 
     def has(self, program: str) -> bool:
         return program in self.compilers
 
-    def _venv(self, argv: tuple[str, ...]) -> Result:
-        for wheel in (PIP, SETUPTOOLS):
-            self._unpack(wheel, Path(argv[3]) / "lib/python3.11/site-packages")
-        return Result(argv, 0)
-
-    def _uninstall(self, argv: tuple[str, ...]) -> Result:
-        shutil.rmtree(self._site(argv) / "setuptools-66.0.dist-info")
-        return Result(argv, 0)
-
-    def _download(self, argv: tuple[str, ...]) -> Result:
-        if "-vv" in argv:
-            return Result(argv, 1, "nothing")
-        return self._fetch(argv, self.index, Path(_option(argv, "--dest")))
-
-    def _install(self, argv: tuple[str, ...]) -> Result:
-        return self._fetch(argv, Path(_option(argv, "--find-links")), None)
-
-    def _fetch(self, argv: tuple[str, ...], source: Path, target: Path | None) -> Result:
-        assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(argv)
-        lock = parse_lock(Path(argv[-1]).read_text())
-        for name, version in lock.packages.items():
-            found = list(source.glob(f"{name.replace('-', '_')}-{version}-*.whl"))
-            if not found:
-                return Result(argv, 1, stderr=f"ERROR: No matching distribution found for {name}=={version}\n")
-            digest = hashlib.sha256(found[0].read_bytes()).hexdigest()
-            if digest not in lock.hashes[name]:
-                said = f"    {name}=={version} from x\n        Expected sha256 e0\n             Got   {digest}\n"
-                return Result(argv, 1, stderr=f"THESE DO NOT MATCH THE HASHES\n{said}")
-            if target:
-                target.mkdir(exist_ok=True)
-                shutil.copy(found[0], target)
-            else:
-                zipfile.ZipFile(found[0]).extractall(self._site(argv))
-        return Result(argv, 0)
-
-    def _site(self, argv: tuple[str, ...]) -> Path:
-        return Path(argv[0]).parents[1] / "lib/python3.11/site-packages"
-
-    def _unpack(self, wheel: Wheel, site: Path) -> None:
-        archive = site / "wheel.zip"
-        site.mkdir(parents=True, exist_ok=True)
-        archive.write_bytes(wheel.content())
-        zipfile.ZipFile(archive).extractall(site)
-        archive.unlink()
+    def did(self, what: str) -> list[str]:
+        """The command lines with this in them."""
+        return [line for line in self.lines if what in line]
 
 
-def _option(argv: tuple[str, ...], name: str) -> str:
-    return next(word.partition("=")[2] for word in argv if word.startswith(f"{name}="))
+def site(environment: Path) -> Path:
+    [found] = environment.glob("lib/python3*/site-packages")
+    return found
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    index = tmp_path / "index"
-    index.mkdir()
-    for release in RELEASES.values():
-        for wheel in release:
-            (index / wheel.filename).write_bytes(wheel.content())
-    return Machine(index)
+    write_index(tmp_path / "index", tmp_path / "locks")
+    return Machine(tmp_path / "index")
 
 
 @pytest.fixture
@@ -136,7 +125,8 @@ def ask(machine: Machine, directory: Path) -> Callable[..., dict[str, Any]]:
             "directory": str(directory),
             "lock": lock,
             "python": "python3.11",
-            "index": "https://mirror.example/simple/",
+            "uv_lock": PIN,
+            "index": f"file://{machine.index}/simple/",
             "wheels": "",
             "requires": {"vllm": "0.32.0" if lock == NEW else "0.31.0"},
             "compute_capability": "",
@@ -168,7 +158,7 @@ def test_the_first_run_installs_the_lock_and_the_second_changes_nothing(
     first = ask()
     assert first["changed"]
     assert first["built"]
-    assert versions(directory) == {"firstlight-lab-words": "1.0.0", "pip": "23.0", "vllm": "0.32.0"}
+    assert versions(directory) == {"firstlight-lab-words": "1.0.0", "vllm": "0.32.0"}
     assert first["diff"][0]["after"] == "firstlight-lab-words 1.0.0\nvllm 0.32.0\n"
     assert not leftovers(directory)
     machine.calls.clear()
@@ -221,11 +211,13 @@ def test_only_the_former_one_is_kept(ask: Ask, directory: Path) -> None:
     assert versions(directory.parent / ".firstlight" / os.path.basename(third["previous"]))["vllm"] == "0.32.0"
 
 
-@pytest.mark.parametrize("step", ["venv", "uninstall", "download", "install"])
+@pytest.mark.parametrize("step", ["venv", "pip install", "pip config", "uv venv", "uv pip"])
 def test_a_run_that_is_cut_off_leaves_the_link_and_the_next_one_finishes(
     ask: Ask, machine: Machine, directory: Path, step: str
 ) -> None:
     ask(OLD)
+    # uv is new, too.
+    shutil.rmtree(directory.parent / ".firstlight" / TOOL)
 
     def cut(what: str) -> None:
         if what == step:
@@ -253,7 +245,7 @@ def test_an_environment_that_was_changed_by_hand_is_built_anew_beside_it(ask: As
     ask(OLD)
     ask(NEW)
     meddled = os.readlink(directory)
-    (directory / "lib/python3.11/site-packages/vllm/engine.py").write_text("# a hot fix\n")
+    (site(directory) / "vllm/engine.py").write_text("# a hot fix\n")
     assert read_environment(Host(), str(directory))["changed"] == ["vllm/engine.py"]
     mended = ask(NEW)
     assert mended["built"]
@@ -265,7 +257,11 @@ def test_an_environment_that_was_changed_by_hand_is_built_anew_beside_it(ask: As
 
 def test_a_package_too_many_is_found(ask: Ask, machine: Machine, directory: Path) -> None:
     ask()
-    machine._unpack(SETUPTOOLS, directory / "lib/python3.11/site-packages")
+    wheel = machine.index / "setuptools.zip"
+    wheel.write_bytes(SETUPTOOLS.content())
+    zipfile.ZipFile(wheel).extractall(site(directory))
+    found = read_environment(Host(), str(directory))
+    assert found["differing"] == {"setuptools": {"expected": None, "observed": "66.0"}}
     assert ask()["built"]
     assert "setuptools" not in versions(directory)
 
@@ -274,7 +270,12 @@ def test_a_package_too_many_is_found(ask: Ask, machine: Machine, directory: Path
     ("changes", "words"),
     [
         ({"lock": NEW.replace("vllm==0.32.0", "vllm==0.33.0"), "requires": {}}, "vllm==0.33.0 is not offered by"),
-        ({"lock": re.sub(r"sha256:\w{8}", "sha256:00000000", NEW)}, "which is not in the lock (expected e0)"),
+        ({"lock": re.sub(r"sha256:\w{8}", "sha256:00000000", NEW)}, "which is not in the lock (expected 00000000"),
+        (
+            {"lock": ELSEWHERE, "requires": {}},
+            "for `firstlight-lab-elsewhere` (v1.0.0) on the following platform: `manyl",
+        ),
+        ({"lock": NEW.replace("vllm==", "sglang=="), "requires": {}}, "sglang==0.32.0 is not offered by file:///"),
         ({"python": "python3.13"}, "python3.13 is not installed, expected a Python 3.11"),
         ({"lock": NEW.replace("python: 3.11", "python: 3.12")}, "python3.11 is Python 3.11, the lock is for 3.12"),
         ({"lock": NEW.replace(f"architecture: {platform.machine()}", "architecture: s390x")}, "the lock is for s390x"),
@@ -318,10 +319,13 @@ def test_somebody_elses_directory_is_left_alone(ask: Ask, directory: Path) -> No
 
 
 def test_wheels_of_a_directory_need_no_index(ask: Ask, machine: Machine, directory: Path) -> None:
-    ask(wheels=str(machine.index))
+    files = machine.index / "files"
+    ask(wheels=str(files))
     assert versions(directory)["vllm"] == "0.32.0"
-    assert all("--no-index" in call for call in machine.ran if "install" in call)
-    assert not [call for call in machine.ran if "download" in call]
+    installed = machine.did(" install ") + machine.did(" sync ")
+    assert len(installed) == 2
+    assert all(f"--no-index --find-links={files}" in line for line in installed)
+    assert not machine.did("pip config"), "nothing of pip's configuration counts"
 
 
 def test_two_runs_do_not_build_at_once(ask: Ask, machine: Machine) -> None:
@@ -332,3 +336,238 @@ def test_two_runs_do_not_build_at_once(ask: Ask, machine: Machine) -> None:
     machine.before = again
     with pytest.raises(VenvError, match="another run is building"):
         ask()
+
+
+# -- uv itself --------------------------------------------------------------------------------------------------------
+
+
+def store(directory: Path) -> Path:
+    return directory.parent / ".firstlight"
+
+
+def test_uv_is_installed_once_and_an_older_one_goes(ask: Ask, machine: Machine, directory: Path) -> None:
+    older = store(directory) / "uv-0.0.9"
+    older.mkdir(parents=True)
+    assert ask(OLD)["removed"] == [str(older)]
+    assert not older.exists()
+    [line] = machine.did("pip install")
+    assert "--require-hashes --no-deps --only-binary=:all:" in line
+    assert f"--index-url=file://{machine.index}/simple/" in line
+    ask(NEW)
+    assert len(machine.did("pip install")) == 1
+
+
+def test_a_uv_that_no_longer_works_is_installed_anew(ask: Ask, machine: Machine, directory: Path) -> None:
+    ask(OLD)
+    tool = store(directory) / TOOL
+    (tool / "bin/uv").unlink()
+    (tool / "bin/uv").write_text("")
+    ask(NEW)
+    assert len(machine.did("pip install")) == 2
+    assert versions(directory)["vllm"] == "0.32.0"
+
+
+def test_a_source_without_uv_is_told(ask: Ask, machine: Machine, directory: Path) -> None:
+    machine.pip_said = "ERROR: No matching distribution found for uv==0.13.7\n"
+    with pytest.raises(
+        VenvError, match=r"could not be installed from .*No matching distribution.*mirror it.*as it was"
+    ):
+        ask()
+    assert os.listdir(store(directory)) == ["busy"]
+    machine.pip_said = ""
+    assert ask()["built"]
+
+
+def test_nothing_but_uvs_own_environment_has_pip_and_no_file_is_everybodys(ask: Ask, directory: Path) -> None:
+    ask()
+    assert not list(directory.glob("bin/pip*"))
+    everybodys = [path for path in directory.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o002]
+    assert everybodys == []
+
+
+# -- what pip is configured for ---------------------------------------------------------------------------------------
+
+
+def test_without_an_index_uv_looks_where_pip_does(ask: Ask, machine: Machine, directory: Path) -> None:
+    machine.configuration = f"global.index-url='file://{machine.index}/simple/'\nglobal.find-links='/nowhere'\n"
+    ask(index="")
+    assert versions(directory)["vllm"] == "0.32.0"
+    assert not [line for line in machine.lines if "simple" in line]
+
+
+def test_a_configuration_of_pip_that_cannot_be_read_is_told(ask: Ask, machine: Machine) -> None:
+    machine.configuration = failure("invalid syntax in https://me:secret@mirror.example/simple/")
+    with pytest.raises(
+        VenvError, match=r"pip's configuration on this host cannot be read .*https://\*\*\*\*@"
+    ) as error:
+        ask(index="")
+    assert "secret" not in str(error.value)
+
+
+class Index(http.server.ThreadingHTTPServer):
+    """An index that can want a password."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(("127.0.0.1", 0), functools.partial(_Page, directory=str(directory)))
+        self.authorization = ""
+        self.asked: list[str] = []
+        self.address = f"http://127.0.0.1:{self.server_port}/simple/"
+
+
+class _Page(http.server.SimpleHTTPRequestHandler):
+    server: Index
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        if self.server.authorization not in self.headers.get("Authorization", ""):
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Basic realm=x")
+            self.end_headers()
+        else:
+            super().do_GET()
+
+    def log_message(self, *words: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def index(machine: Machine) -> Iterator[Index]:
+    server = Index(machine.index)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_password_reaches_the_index_and_nothing_else(
+    ask: Ask, machine: Machine, directory: Path, index: Index
+) -> None:
+    index.authorization = "Basic bWU6czNjcmV0"
+    machine.configuration = f"global.index-url='{index.address.replace('//', '//me:wrong@')}'\n"
+    with pytest.raises(VenvError, match=r"credentials \(401 Unauthorized\)") as error:
+        ask(index="")
+    assert "wrong" not in str(error.value)
+    machine.configuration = machine.configuration.replace("wrong", "s3cret")
+    ask(index="")
+    assert versions(directory)["vllm"] == "0.32.0"
+    assert not [line for line in machine.lines if "s3cret" in line]
+
+
+def test_netrc_is_read(
+    ask: Ask, directory: Path, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password s3cret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    index.authorization = "Basic bWU6czNjcmV0"
+    ask(index=index.address)
+    assert versions(directory)["vllm"] == "0.32.0"
+
+
+def test_what_is_set_for_another_uv_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended(Exception):
+        """The module is done."""
+
+    class Module:
+        params: ClassVar[dict[str, Any]] = {"directory": "/opt/venvs/vllm"}
+        check_mode = True
+
+        def __init__(self, **words: object) -> None:
+            pass
+
+        def exit_json(self, **result: object) -> None:
+            raise Ended
+
+    seen: list[str] = []
+
+    def converged(*words: object) -> dict[str, Any]:
+        seen.extend(name for name in os.environ if name.startswith("UV_"))
+        return {}
+
+    monkeypatch.setattr(engine_venv, "AnsibleModule", Module)
+    monkeypatch.setattr(engine_venv, "converge", converged)
+    monkeypatch.setattr(os, "umask", lambda _: 0)
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    with pytest.raises(Ended):
+        engine_venv.main()
+    assert seen == []
+
+
+def test_an_index_that_nobody_answers_for_is_told(ask: Ask, machine: Machine, directory: Path) -> None:
+    ask(OLD)
+    machine.configuration = "global.retries='0'\n"
+    with pytest.raises(VenvError, match=r"cannot be read \(Failed to fetch.*Connection refused.*as it was"):
+        ask(index="http://127.0.0.1:9/simple/")
+    assert versions(directory)["vllm"] == "0.31.0"
+
+
+# -- what was fetched -------------------------------------------------------------------------------------------------
+
+
+def test_what_was_fetched_before_the_time_was_up_is_used_again(
+    ask: Ask, machine: Machine, directory: Path, index: Index
+) -> None:
+    machine.after_sync = no_answer
+    with pytest.raises(VenvError, match=r"uv gave no answer within 60 s: see engine_venv_timeout\..*as it was"):
+        ask(index=index.address)
+    [cache] = store(directory).glob("*.wheels")
+    assert cache.stat().st_mode & 0o777 == 0o700
+    assert len([path for path in index.asked if "files" in path]) == 2
+    machine.after_sync = None
+    index.asked.clear()
+    ask(index=index.address)
+    assert versions(directory)["vllm"] == "0.32.0"
+    assert [path for path in index.asked if "files" in path] == []
+    assert not cache.exists()
+
+
+def test_what_was_missing_is_looked_for_again(ask: Ask, machine: Machine, directory: Path, index: Index) -> None:
+    """An index may say that its pages hold for a while; somebody who puts a wheel there does not wait for that."""
+    page = machine.index / "simple/vllm/index.html"
+    whole = page.read_text()
+    page.write_text("".join(line for line in whole.splitlines(keepends=True) if "0.32.0" not in line))
+    with pytest.raises(VenvError, match=r"vllm==0\.32\.0 is not offered"):
+        ask(index=index.address)
+    page.write_text(whole)
+    ask(index=index.address)
+    assert versions(directory)["vllm"] == "0.32.0"
+
+
+def test_after_a_restart_nothing_that_was_fetched_is_trusted(
+    ask: Ask, machine: Machine, directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """uv takes what is in its cache for right, and a power failure leaves files in it that are empty."""
+    boot = tmp_path / "boot_id"
+    boot.write_text("first")
+    monkeypatch.setattr(build, "BOOT_ID", str(boot))
+    machine.after_sync = no_answer
+    with pytest.raises(VenvError, match="gave no answer"):
+        ask()
+    machine.after_sync = None
+    [engine] = store(directory).glob("*.wheels/archive-v0/*/vllm/engine.py")
+    engine.write_text("")
+    boot.write_text("second")
+    ask()
+    assert read_environment(Host(), str(directory))["changed"] == []
+
+
+def test_what_is_damaged_without_a_restart_is_not_switched_to(ask: Ask, machine: Machine, directory: Path) -> None:
+    ask(OLD)
+
+    def damaged(call: Call) -> Reply:
+        (site(Path(call.argv[-1]).parent) / "vllm/engine.py").write_text("")
+        return 0
+
+    machine.after_sync = damaged
+    with pytest.raises(VenvError, match=r"not what the lock says \(vllm/engine\.py\).*as it was"):
+        ask(NEW)
+    assert versions(directory)["vllm"] == "0.31.0"
+    assert not list(store(directory).glob("*.wheels"))
+
+
+def test_room_counts_what_was_fetched(ask: Ask, machine: Machine) -> None:
+    machine.free = build.TOOL_ROOM
+    with pytest.raises(VenvError, match="make room"):
+        ask()
+    machine.used = 10**6
+    assert ask()["built"]

@@ -47,7 +47,7 @@ def desired_states(draw: st.DrawFn) -> dict[str, Any]:
         "snapshots": st.fixed_dictionaries(
             {"repository": NAMES, "revision": NAMES}, optional={"selection": st.just({"exclude": ["original/*"]})}
         ),
-        "venvs": st.fixed_dictionaries({"lock": NAMES, "packages": st.dictionaries(NAMES, NAMES, max_size=3)}),
+        "venvs": st.fixed_dictionaries({"lock": NAMES}),
         "disk_free": st.integers(0, 10**12),
     }
     chosen = draw(st.lists(st.sampled_from(sorted(kinds)), unique=True))

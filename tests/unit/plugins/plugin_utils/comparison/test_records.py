@@ -272,7 +272,7 @@ def test_the_table_has_what_is_wrong_and_counts_the_rest() -> None:
 
 
 FURTHER: dict[str, Any] = {
-    "engine_venv": {"venvs": {"/opt/venvs/vllm": {"lock": "1" * 64, "packages": {"vllm": "0.32.0"}}}},
+    "engine_venv": {"venvs": {"/opt/venvs/vllm": {"lock": "1" * 64}}},
     "cuda_toolkit": {"cuda": {"13.0": {"compiler": "13.0.88"}}},
     "container_runtime": {
         "json_files": {"/etc/docker/daemon.json": {"settings": {"key": 1}, "mode": "0644"}},
