@@ -37,7 +37,7 @@ options:
 """
 
 EXAMPLES = """
-- name: Name the roles that have work to do
+- name: Show the roles that have work to do
   ansible.builtin.debug:
     msg: "{{ firstlight_plan.desired | firstlight.cluster.differences(firstlight_observation) }}"
 """

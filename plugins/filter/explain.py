@@ -25,7 +25,7 @@ options:
 """
 
 EXAMPLES = """
-- name: Say why host_tuning has work to do
+- name: Show why host_tuning has work to do
   ansible.builtin.debug:
     msg: "{{ firstlight_pending.host_tuning | firstlight.cluster.explain }}"
 """

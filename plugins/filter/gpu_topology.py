@@ -33,7 +33,7 @@ options:
 """
 
 EXAMPLES = """
-- name: Show how the GPUs are joined
+- name: Show the topology
   ansible.builtin.debug:
     msg: "{{ firstlight_observation.gpu_health | firstlight.cluster.gpu_topology }}"
 """

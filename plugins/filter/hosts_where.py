@@ -31,7 +31,7 @@ options:
 """
 
 EXAMPLES = """
-- name: Name the hosts that wait for a reboot
+- name: Show the hosts with a pending reboot
   ansible.builtin.debug:
     msg: "{{ ansible_play_hosts | firstlight.cluster.hosts_where(hostvars, 'nvidia_driver_reboot_required') }}"
 """

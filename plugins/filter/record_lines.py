@@ -29,7 +29,7 @@ options:
 """
 
 EXAMPLES = """
-- name: Show what is wrong
+- name: Show the checks that did not pass
   ansible.builtin.debug:
     msg: "{{ firstlight_records | firstlight.cluster.record_lines }}"
 """

@@ -56,7 +56,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show what stands in the way
+- name: Show the problems
   ansible.builtin.debug:
     msg: "{{ (variables | firstlight.cluster.role_facts('preflight', observation=seen, desired=wanted)).problems }}"
 """

@@ -30,7 +30,7 @@ options:
 """
 
 EXAMPLES = """
-- name: Add what was read to the records
+- name: Add the model results to the records
   ansible.builtin.set_fact:
     firstlight_records: "{{ firstlight_records + proof | firstlight.cluster.snapshot_records(inventory_hostname) }}"
 """

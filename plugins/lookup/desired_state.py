@@ -26,7 +26,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show what host_tuning wants
+- name: Show the desired state of host_tuning
   ansible.builtin.debug:
     msg: "{{ lookup('firstlight.cluster.desired_state', 'host_tuning') }}"
   vars:

@@ -107,11 +107,11 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Stop where it must not be done
+- name: Fail if the switch is refused
   ansible.builtin.assert:
     that: lookup('firstlight.cluster.group_state', 'switch').problems | length == 0
 
-- name: Show what there is to do
+- name: Show the work to do
   ansible.builtin.debug:
     msg: "{{ lookup('firstlight.cluster.group_state', 'serving', full=true) }}"
 """

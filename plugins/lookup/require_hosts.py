@@ -33,10 +33,10 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say hello
+- name: Ping the cluster
   hosts: "{{ lookup('firstlight.cluster.require_hosts', 'cluster') }}"
   tasks:
-    - name: Ask every host
+    - name: Ping every host
       ansible.builtin.ping:
 
 - name: Tune the hosts that are not as planned

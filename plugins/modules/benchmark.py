@@ -184,14 +184,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Choose what is measured
+- name: Select what to measure
   firstlight.cluster.benchmark:
     action: begin
     workloads: [chat]
     streams: [1, 16]
   register: bench
 
-- name: Read the counters of every server
+- name: Read the server counters
   firstlight.cluster.benchmark:
     action: metrics
     url: http://127.0.0.1:290

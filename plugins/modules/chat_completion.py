@@ -67,7 +67,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ask the server
+- name: Request a completion
   firstlight.cluster.chat_completion:
     url: http://127.0.0.1:290
     model: tiny

@@ -64,7 +64,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Take the cluster's lease
+- name: Acquire the cluster lease
   firstlight.cluster.cluster_lease:
     break_owner: "{{ firstlight_break_lease | default('') }}"
   delegate_to: "{{ groups['head'] | first }}"

@@ -48,7 +48,7 @@ EXAMPLES = r"""
     plan: "{{ firstlight_plan }}"
   register: __compared
 
-- name: Set the variables of the roles, and what differs
+- name: Set the role variables and the differences
   ansible.builtin.set_fact:
   args: "{{ lookup('firstlight.cluster.group_state', 'compared', register='__compared') }}"
 """

@@ -120,7 +120,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Bring the engine's image
+- name: Pull the engine image
   firstlight.cluster.container_image:
     reference: registry.example/vllm@sha256:0f3b6c5c2f4a0a5a6d6a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f00112233445566
     requires:
@@ -133,7 +133,7 @@ EXAMPLES = r"""
     ray: 2.60.0
     ray_lock: "{{ lookup('ansible.builtin.file', 'ray-2.60.0-aarch64-py312.txt') }}"
 
-- name: Load what came from the head
+- name: Load the image from the head
   firstlight.cluster.container_image:
     reference: registry.example/vllm@sha256:0f3b6c5c2f4a0a5a6d6a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f00112233445566
     requires:
@@ -142,7 +142,7 @@ EXAMPLES = r"""
     identity: sha256:8f1a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f001122334455660f3b6c5c2f4a0a5a
     origin: spark0
 
-- name: Write the image into a file
+- name: Save the image to a file
   firstlight.cluster.container_image:
     state: archived
     name: firstlight/engine:sha256-0f3b6c5c2f4a0a5a6d6a8f6f2f7b1f0c1d2e3f4a5b6c7d8e9f00112233445566

@@ -90,7 +90,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Keep the keys of two clients, and the certificate
+- name: Manage the keys of two clients and the certificate
   firstlight.cluster.endpoint_secrets:
     keys: [alice, ci]
     names: [llm.example.org, 192.0.2.10]

@@ -171,7 +171,7 @@ EXAMPLES = """
         address: 192.168.100.11
         mtu: 9000
 
-- name: Keep the record of a test that passed
+- name: Record a connectivity test that passed
   firstlight.cluster.fabric_connectivity:
     state: tested
     path: /var/lib/firstlight/fabric.connectivity

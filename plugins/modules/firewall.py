@@ -114,7 +114,7 @@ requirements:
 """
 
 EXAMPLES = """
-- name: Let in SSH, the fabric, and the endpoint
+- name: Allow SSH, the fabric and the endpoint
   firstlight.cluster.firewall:
     content: "{{ desired.files['/etc/firstlight/firewall.nft'].content }}"
     ssh_ports: [22]
@@ -129,7 +129,7 @@ EXAMPLES = """
   vars:
     desired: "{{ lookup('firstlight.cluster.desired_state', 'firewall') }}"
 
-- name: Take the rules away
+- name: Remove the firewall rules
   firstlight.cluster.firewall:
     state: absent
 """

@@ -79,7 +79,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Try the GPUs in the image that will serve on them
+- name: Burn in the GPUs with the image that will serve on them
   firstlight.cluster.gpu_burn_in:
     image: vllm/vllm-openai@sha256:0123
     profile: h200-sxm-1

@@ -112,11 +112,11 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Read what the GPUs are
+- name: Read the GPU facts
   firstlight.cluster.gpu_info:
   register: gpus
 
-- name: Evaluate the GPUs of a host of four
+- name: Evaluate the GPUs of a host with four of them
   firstlight.cluster.gpu_info:
     expected:
       profile: h100-sxm-4
@@ -124,14 +124,14 @@ EXAMPLES = r"""
       driver: 590.48.01
   register: gpus
 
-- name: Test that a container sees eight GPUs
+- name: Check that a container sees eight GPUs
   firstlight.cluster.gpu_info:
     container:
       image: vllm/vllm-openai@sha256:0123
       count: 8
     timeout: 120
 
-- name: Keep what the tools print
+- name: Read the output of the tools
   firstlight.cluster.gpu_info:
     kinds: [topo, nvlink, smi-q, kernel-log]
     raw: true

@@ -51,7 +51,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Swap hardly ever
+- name: Set a low swappiness
   firstlight.cluster.host_settings:
     desired:
       files:
@@ -63,7 +63,7 @@ EXAMPLES = r"""
       sysctl:
         vm.swappiness: "1"
 
-- name: Give the host back as it was
+- name: Restore the original settings
   firstlight.cluster.host_settings:
     state: absent
 """

@@ -108,27 +108,27 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Bring the model
+- name: Fetch the model
   firstlight.cluster.model_snapshot:
     repository: example/tiny
     revision: 0123456789abcdef0123456789abcdef01234567
     directory: /srv/models/tiny
 
-- name: Bring the model from a disk
+- name: Fetch the model from a disk
   firstlight.cluster.model_snapshot:
     repository: example/tiny
     revision: 0123456789abcdef0123456789abcdef01234567
     source: /mnt/disk/huggingface/hub
     directory: /srv/models/tiny
 
-- name: Ask the hub for the model
+- name: Check access to the model on the hub
   firstlight.cluster.model_snapshot:
     action: ask
     repository: example/tiny
     revision: 0123456789abcdef0123456789abcdef01234567
     token_path: /etc/firstlight/hub-token
 
-- name: Read the model again
+- name: Verify the model files again
   firstlight.cluster.model_snapshot:
     action: verify
     directory: /srv/models/tiny

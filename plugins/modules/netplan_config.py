@@ -127,7 +127,7 @@ EXAMPLES = """
         address: 192.168.100.10/24
         mtu: 9000
 
-- name: Give the ports back
+- name: Restore the fabric ports
   firstlight.cluster.netplan_config:
     path: /etc/netplan/40-cx7.yaml
     state: absent

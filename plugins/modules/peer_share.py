@@ -74,7 +74,7 @@ EXAMPLES = r"""
     directories: [/srv/models/tiny]
     token: "{{ share_token }}"
 
-- name: Share no longer
+- name: Stop sharing the model
   firstlight.cluster.peer_share:
     state: stopped
     token: "{{ share_token }}"

@@ -71,7 +71,7 @@ EXAMPLES = r"""
   register: __plan
   run_once: true
 
-- name: Keep each host's plan
+- name: Store each host's plan
   ansible.builtin.set_fact:
     firstlight_plan: "{{ __plan.plans[inventory_hostname] }}"
 """

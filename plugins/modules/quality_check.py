@@ -88,7 +88,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: See whether the answers are still right
+- name: Check whether the answers are still right
   firstlight.cluster.quality_check:
   register: quality
 """

@@ -75,7 +75,7 @@ EXAMPLES = r"""
       192.168.100.11: spark1
     size: 2
 
-- name: Ask why this node is missing
+- name: Determine why this node is missing
   firstlight.cluster.ray_nodes:
     address: 192.168.100.10:6379
     node: 192.168.100.11

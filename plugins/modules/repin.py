@@ -195,7 +195,7 @@ EXAMPLES = r"""
     from_packages: [nvidia-driver-580-server]
     restore: ["/etc/systemd/system/firstlight-*.service"]
 
-- name: Keep the packages of both ways
+- name: Fetch the packages for both directions
   firstlight.cluster.repin:
     action: fetch
 
@@ -210,7 +210,7 @@ EXAMPLES = r"""
     reboot_timeout: 1200
   register: moved
 
-- name: Put the host back with its group
+- name: Roll back the host with its group
   firstlight.cluster.repin:
     action: move
     direction: back

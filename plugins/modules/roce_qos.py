@@ -61,14 +61,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep RoCE of both rails lossless
+- name: Configure the lossless RoCE class on both rails
   firstlight.cluster.roce_qos:
     ports: [enp1s0f1np1, enP2p1s0f1np1]
     priority: 3
     dscp: 26
     unit: "{{ lookup('ansible.builtin.file', 'firstlight-roce-qos@.service') }}"
 
-- name: Give the ports back
+- name: Remove the lossless RoCE class
   firstlight.cluster.roce_qos:
     state: absent
 """

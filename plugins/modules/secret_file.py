@@ -45,11 +45,11 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Make the cluster's token
+- name: Create the cluster token
   firstlight.cluster.secret_file:
     path: /etc/firstlight/cluster.token
 
-- name: Make the ranks' key
+- name: Create the ranks' key
   firstlight.cluster.secret_file:
     path: /etc/firstlight/mpi.key
     kind: ssh_key

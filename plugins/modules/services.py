@@ -136,7 +136,7 @@ EXAMPLES = r"""
           enabled: true
           active: true
 
-- name: Let containers outlive their daemon
+- name: Keep containers running while their daemon restarts
   firstlight.cluster.services:
     desired:
       json_files:
@@ -149,7 +149,7 @@ EXAMPLES = r"""
           active: true
     stop: [docker.socket, docker.service]
 
-- name: Remove it
+- name: Remove the program
   firstlight.cluster.services:
     desired:
       units:

@@ -86,18 +86,18 @@ EXAMPLES = r"""
     by: alice at control
     reason: a new cable
 
-- name: Start the group anew
+- name: Restart the serving group
   firstlight.cluster.serving_state:
     state: restarted
   register: restart
 
-- name: Wait until it serves again
+- name: Wait until the cluster serves again
   firstlight.cluster.serving_status:
     until: serving
     former: "{{ restart.former }}"
     since: "{{ restart.at }}"
 
-- name: Take everything that serves off the host
+- name: Remove everything that serves from the host
   firstlight.cluster.serving_state:
     state: absent
     weights: true

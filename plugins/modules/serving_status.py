@@ -73,21 +73,21 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Read how the host serves
+- name: Read the serving status
   firstlight.cluster.serving_status:
   register: status
 
-- name: Wait until nothing is left
+- name: Wait until serving has stopped
   firstlight.cluster.serving_status:
     until: idle
     ports: [290, 6379]
 
-- name: Wait until it serves
+- name: Wait until the cluster serves
   firstlight.cluster.serving_status:
     until: serving
     timeout: 900
 
-- name: Read what was written in the last ten minutes
+- name: Read the logs of the last ten minutes
   firstlight.cluster.serving_status:
     log:
       since: 10 minutes ago

@@ -62,14 +62,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Begin the support bundle
+- name: Start the support bundle
   firstlight.cluster.support_bundle:
     action: begin
     directory: /tmp/bundle
   register: collect
   run_once: true
 
-- name: Write it down
+- name: Write the support bundle
   firstlight.cluster.support_bundle:
     action: write
     directory: /tmp/bundle

@@ -16,18 +16,18 @@ TWO_RUNS = {"copy", "template"}  # one that looks, one that writes
 BESIDE = {"always", "rescue"}
 NOT_ON_A_NEW_HOST = {
     "firewall": {"remove.yml"},
-    "fabric_network": {"remove.yml", "Remove the lossless class of RoCE"},
+    "fabric_network": {"remove.yml", "Remove the lossless RoCE class"},
     "supervisor": {"stop.yml"},
     "inference_server": {
-        "Ask whether the API key would change", "Stop the server", "others.yml", "balancer.yml", "Start the balancer",
+        "Check whether the API key would change", "Stop the server", "others.yml", "balancer.yml", "Start the balancer",
         "ranks_key.yml",
     },
-    "monitoring": {"Stop what differs"},
+    "monitoring": {"Stop the monitoring services that are about to change"},
     "nvidia_driver": {"hold.yml", "reboot.yml"},
     "ray_cluster": {
-        "Ask whether the head's token would change",
-        "Stop Ray", "others.yml", "Read the digest of the head's token", "Ask a node that is not there why",
-        "Start Ray once more where it gave up on a busy node", "Wait for it",
+        "Check whether the head's token would change",
+        "Stop Ray", "others.yml", "Read the digest of the head's token", "Determine why a node did not join",
+        "Restart Ray on the nodes that gave up", "Wait until the restarted nodes have joined",
     },
 }  # fmt: skip
 BUDGET = {

@@ -45,13 +45,13 @@ def check_of(play: dict[str, Any]) -> dict[str, Any]:
 def test_every_play_after_the_observation_begins_with_the_check() -> None:
     assert (PLAN["name"], OBSERVE["name"], LAST["name"]) == ("Plan", "Observe", "Require all hosts")
     before = [task["name"] for play in LATER for task in play["tasks"][: play["tasks"].index(check_of(play))]]
-    assert before == ["Stop where the driver is in use"], "then nobody's driver is changed"
+    assert before == ["Fail if the driver is in use"], "then nobody's driver is changed"
     assert not any("any_errors_fatal" in play for play in PLAYS), "with it a host would stop the others of its phase"
 
 
 def test_what_fails_for_everybody_is_the_lease_and_what_nobody_can_fail_alone() -> None:
     once = [task["name"] for play in LATER for task in play["tasks"] if task.get("run_once")]
-    assert once == ["Find out whether any host's fabric was touched or never tested"]
+    assert once == ["Determine whether any host's fabric was changed or never tested"]
 
 
 def with_check(play: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ PLAYS = yaml.safe_load((Path(__file__).resolve().parents[2] / "playbooks" / "rep
 @pytest.mark.parametrize(("resumes", "asked"), [(None, True), ("planned", True), ("drained", False), ("booted", False)])
 def test_what_the_server_says_is_asked_before_anything_is_done_to_it(resumes: str | None, asked: bool) -> None:
     (play,) = (play for play in PLAYS if play["name"] == "Ask")
-    (conditions,) = (task["when"] for task in play["tasks"] if task["name"] == "Ask the fixed prompts")
+    (conditions,) = (task["when"] for task in play["tasks"] if task["name"] == "Send the fixed prompts")
     (condition,) = (one for one in conditions if "resumes" in one)
     decision = SimpleNamespace(action="move", in_service=True, resumes=resumes)
     assert jinja2.Environment().compile_expression(condition)(repin_decision=decision) is asked

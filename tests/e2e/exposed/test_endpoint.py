@@ -124,7 +124,7 @@ def test_without_the_rules_a_stranger_reaches_all_of_it(exposed: Serving) -> Non
 def test_secrets_are_nowhere(exposed: Serving, told: Told, tmp_path: Path) -> None:
     secrets = {**secrets_of(exposed, KEYS), "the token of the share": told.share_token}
     assert {"/etc/firstlight/cluster.token", "/etc/firstlight/supervisor-spark1.token"} <= set(secrets)
-    assert "Take the model's files from the host that shares them" in told.output
+    assert "Fetch the model files from the sharing host" in told.output
     assert seen_in(told.output, secrets) == []
     for node in EXPOSED.nodes:
         assert set(seen_on(exposed, node, secrets)) <= KNOWN_TO_ROOT, node

@@ -221,7 +221,7 @@ def test_a_workload_that_gates_fails_the_run_that_measures_it(bench: Serving, tm
         "site.yml", *asked[asked.index("-e") : asked.index("-o")], "-e", json.dumps(chosen), fails=True
     )
     told = " ".join(run.output.split())
-    assert "FAILED spark0: Stop where a workload that gates does not pass" in told
+    assert "FAILED spark0: Fail if a gating workload does not pass" in told
     assert "short" in told.split("a workload that gates")[1], told[-3000:]
     assert set(run.changed.values()) == {0}
     assert left(bench) == ""

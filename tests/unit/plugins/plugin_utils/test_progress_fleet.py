@@ -17,7 +17,7 @@ HOSTS = [host for hosts in RACKS.values() for host in hosts]
 WELL = {"ok": 7, "changed": 0, "unreachable": 0, "failed": 0}
 SILENT = Failure("spark-b3", "t", "Read the host", ("timed out",), unreachable=True, title="answer SSH")
 BAD = Failure("spark-c1", "u", "Evaluate the host", ("1 GPU is missing.", "Do: look."))
-CALL = Failure("spark-a1", "v", "Stop where a host is out", ("2 of 24 hosts are out",))
+CALL = Failure("spark-a1", "v", "Fail if a host is out of the run", ("2 of 24 hosts are out",))
 
 
 def texts(lines: list[Line]) -> list[str]:

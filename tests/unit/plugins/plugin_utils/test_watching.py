@@ -91,9 +91,9 @@ def test_notes_go_from_one_process_to_the_other(monkeypatch: pytest.MonkeyPatch)
 def test_a_note_is_shown_while_its_task_runs() -> None:
     run = Progress(lambda: 0.0)
     run.start_phase("Weights", "p")
-    run.start_task("spark0", "t", "Bring the model")
+    run.start_task("spark0", "t", "Provide the model")
     run.note({"spark0": "1 of\n2 GB", "spark9": "nobody waits for it"})
-    assert run.status(100).endswith("spark0: Bring the model (0 s, 1 of 2 GB)")
+    assert run.status(100).endswith("spark0: Provide the model (0 s, 1 of 2 GB)")
 
 
 def test_hosts_that_differ_are_told_apart() -> None:
