@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: preload
 type: aggregate
-short_description: Loads the collection's code once instead of once a task and host
+short_description: Loads the collection's code once instead of once per task and host
 version_added: 0.1.0
 author: The Firstlight authors (!UNKNOWN)
 description:

@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.diff
 
 DOCUMENTATION = """
 name: explain
-short_description: Say differences in sentences
+short_description: Describe differences in sentences
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.picture imp
 
 DOCUMENTATION = """
 name: gpu_topology
-short_description: Show how the GPUs and network ports of a host are joined
+short_description: Show how the GPUs and network ports of a host are connected
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

@@ -8,7 +8,7 @@ from typing import Any
 
 DOCUMENTATION = """
 name: hosts_where
-short_description: Choose the hosts for which a fact is true
+short_description: Select the hosts for which a fact is true
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

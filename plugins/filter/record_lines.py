@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison impo
 
 DOCUMENTATION = """
 name: record_lines
-short_description: Show the records of a host that are not right, and count those that are
+short_description: Show the records of a host that did not pass, and count those that did
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison impo
 
 DOCUMENTATION = """
 name: record_suspects
-short_description: Choose what to ask a host's logs about
+short_description: Select what to look up in a host's logs
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison impo
 
 DOCUMENTATION = """
 name: records
-short_description: Verify a host against desired states, one record a check
+short_description: Verify a host against desired states, one record per check
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

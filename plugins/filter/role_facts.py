@@ -23,7 +23,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.stack.nvid
 
 DOCUMENTATION = r"""
 name: role_facts
-short_description: Say what follows from a role's variables
+short_description: Derive facts from a role's variables
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

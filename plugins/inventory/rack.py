@@ -22,7 +22,7 @@ description:
     do as well.
 options:
   plugin:
-    description: Says that this file is for this plugin.
+    description: Marks this file as one for this plugin.
     type: str
     required: true
     choices: [firstlight.cluster.rack]

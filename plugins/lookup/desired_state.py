@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: desired_state
-short_description: Turn a role's variables into the state it wants of a host
+short_description: Turn a role's variables into the desired state of a host
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: group_state
-short_description: Say how the hosts of a run stand together
+short_description: Evaluate the hosts of a run together
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -14,7 +14,7 @@ description:
 options:
   _terms:
     description:
-      - What is asked for. V(compared) tells where the host that asks differs from its plan.
+      - What to evaluate. V(compared) tells where the current host differs from its plan.
       - V(repin), V(repin_report) and V(switch) follow C(playbooks/repin.yml) and
         C(playbooks/switch_model.yml), and V(repin_decision) tells what a re-pin does with the host that asks.
       - V(named) finds the hosts of the cluster that are named by themselves or by a group, V(members) tells what other

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: operator
-short_description: Say who runs Ansible, and where
+short_description: Return who runs Ansible, and where
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: require_hosts
-short_description: Name the group that a play runs on, and fail where it has no hosts
+short_description: Return the group that a play runs on, and fail if it has no hosts
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -50,7 +50,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: The group, as it was given; nothing where nobody has anything to do in the phase.
+  description: The group, as it was given; nothing if no host has anything to do in the phase.
   type: list
   elements: str
 """

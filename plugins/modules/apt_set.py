@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_set
-short_description: Install a set of packages at exact versions in one transaction, and hold them
+short_description: Install and hold a set of packages at exact versions in one transaction
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -101,7 +101,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 steps:
-  description: What apt did, or would do. C(old) is null for a package that came, C(new) for one that went.
+  description: What apt did, or would do. C(old) is null for an added package, C(new) for a removed one.
   returned: success
   type: list
   elements: dict

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: benchmark
-short_description: Measure a server with the benchmark client of its engine, and keep the figures on the controller
+short_description: Measure a server with the benchmark client of its engine, and store the figures on the controller
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -55,7 +55,7 @@ options:
     choices: ["", endpoint, server]
     default: ""
   key:
-    description: The key of the endpoint to ask with. Empty for the one that may ask most often.
+    description: The key of the endpoint to use. Empty for the one with the highest rate.
     type: str
     default: ""
   in_service:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: chat_completion
-short_description: Wait until a server has answered a real question
+short_description: Wait until a server has answered a real completion request
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
   - Asks an OpenAI-compatible server for a chat completion until one comes back with the expected shape and from the
     expected number of GPUs, as far as the engine tells it. A port that is open or a health page that answers prove
-    nothing. Any other answer is "not ready yet", and the last one is told when the time is over.
+    nothing. Any other answer means "not ready yet", and the last one is reported after the timeout.
   - Fails at once where waiting cannot help, as the server refuses the key or a completion shows other settings than
     planned. Fails after 30 seconds where the engine refuses the request (400, 422, or 404 for the model) in the same
     words each time.

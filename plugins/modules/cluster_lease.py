@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_lease
-short_description: Let one run at a time change a cluster
+short_description: Allow only one run at a time to change a cluster
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -88,7 +88,7 @@ lease:
   sample: {"run": "4d1c07be5f1f2a90-4711-1827364", "owner": "alice@control", "machine": "4d1c07be5f1f2a90", "pid": 4711,
            "playbook": "site.yml", "since": "2026-11-15 09:00:04 UTC"}
 age:
-  description: Seconds since its last heartbeat, null where that cannot be told.
+  description: Seconds since its last heartbeat, null if unknown.
   returned: where the lease was taken
   type: float
   sample: 12.5

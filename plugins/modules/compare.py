@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: compare
-short_description: Observe a host, and put what was found into its plan
+short_description: Observe a host and complete its plan with the findings
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

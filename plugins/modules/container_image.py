@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_image
-short_description: Bring an image by its digest, check what is in it, and hand it on as a file
+short_description: Provide an image by its digest, check its contents, and pass it on as a file
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -112,7 +112,7 @@ options:
 attributes:
   check_mode:
     description: >-
-      Says whether the image would be brought and the record written; an image that is there is still checked.
+      Reports whether the image would be provided and the record written; a present image is still checked.
     support: full
   diff_mode:
     description: Shows the record, or the directory of the file, before and after.

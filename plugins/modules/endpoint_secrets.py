@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: endpoint_secrets
-short_description: Keep the endpoint's keys and certificate, and bring what clients need to the controller
+short_description: Manage the endpoint's keys and certificate, and copy what clients need to the controller
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -61,7 +61,7 @@ options:
     type: int
     default: 397
   renew_days:
-    description: How many days before its end it is made anew.
+    description: How many days before its expiry it is renewed.
     type: int
     default: 30
   certificate:
@@ -82,7 +82,7 @@ options:
     default: ""
 attributes:
   check_mode:
-    description: Says what would be made, changed and revoked.
+    description: Reports what would be created, changed and revoked.
     support: full
   diff_mode:
     description: A secret has no diff; RV(lines) says what changes.
@@ -132,7 +132,7 @@ client_directory:
   type: str
   returned: success
 problem:
-  description: Why something could not be kept or brought; empty where all of it is there.
+  description: Why something could not be stored or copied; empty if everything is in place.
   type: str
   returned: success
 """

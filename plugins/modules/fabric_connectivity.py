@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = """
 module: fabric_connectivity
-short_description: Take part in the connectivity test of a fabric, in rounds of pairs, and keep its record
+short_description: Take part in the connectivity test of a fabric, in rounds of pairs, and record it
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -29,7 +29,7 @@ description:
     verification can still say what changed since the one that passed.
 options:
   state:
-    description: Whether to take part in the connectivity test, to keep its record, or to remove that.
+    description: Whether to take part in the connectivity test, to write its record, or to remove the record.
     type: str
     choices: [measured, tested, absent]
     default: measured
@@ -37,7 +37,7 @@ options:
     description: The record. Its directory is made where it is missing. Required unless O(state=measured).
     type: path
   forget:
-    description: With O(state=absent), remove the record of the firmware, too, as when the ports are given back.
+    description: With O(state=absent), remove the record of the firmware, too, as when the ports are restored.
     type: bool
     default: false
   host:
@@ -51,7 +51,7 @@ options:
     type: list
     elements: str
   absent:
-    description: Hosts that take no part in this run. They are pinged, but nobody waits for them.
+    description: Hosts that take no part in this run. They are pinged, but no host waits for them.
     type: list
     elements: str
     default: []

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: firewall
-short_description: Load a host's firewall in a way that the host takes back by itself when it locks its controller out
+short_description: Load a host's firewall, which the host reverts by itself if it locks its controller out
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

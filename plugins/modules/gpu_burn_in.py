@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_burn_in
-short_description: Try whether every GPU of a host computes right, and as fast as it should
+short_description: Test whether every GPU of a host computes correctly and as fast as it should
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -29,7 +29,7 @@ options:
     description: In place of O(image), the interpreter of a virtual environment that has PyTorch.
     type: path
   engine:
-    description: What the result holds for, where that is more than the image's reference or the interpreter's path.
+    description: What the result is valid for, if that is more than the image's reference or the interpreter's path.
     type: str
     default: ""
   hardware:
@@ -69,7 +69,7 @@ options:
     default: []
 attributes:
   check_mode:
-    description: Says whether a run is due, and evaluates the result that is kept. Runs nothing.
+    description: Reports whether a run is due, and evaluates the stored result. Runs nothing.
     support: full
   diff_mode:
     description: Changes no setting, so there is nothing to show.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_info
-short_description: Read everything that a host's tools tell of its GPUs, in one call
+short_description: Read everything that a host's tools report about its GPUs, in one call
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

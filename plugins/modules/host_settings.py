@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_settings
-short_description: Bring the settings of a host about, and give the host back as it was
+short_description: Apply the settings of a host, and restore the host as it was
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -15,8 +15,8 @@ description:
   - Before anything is changed for the first time, what is there is written into O(ledger) - files byte for byte with
     mode, owner and time, links of units and of the default target, values of the kernel, packages that are going to be
     installed. An entry is never written a second time. A run that was cut off is finished by the next one.
-  - What an earlier run changed and O(desired) no longer names is given back.
-  - With O(state=absent) everything in the ledger is given back, and the ledger is removed.
+  - What an earlier run changed and O(desired) no longer names is restored.
+  - With O(state=absent) everything in the ledger is restored, and the ledger is removed.
 options:
   state:
     description: Whether to have the settings, or the host as it was before.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_snapshot
-short_description: Bring a model's files at one revision and prove every byte
+short_description: Fetch a model's files at one revision and prove every byte
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -62,7 +62,7 @@ options:
     type: path
   files:
     description:
-      - Which of the repository's files are brought; without it all of them. C(formats) is a list of formats of weights,
+      - Which of the repository's files are fetched; without it all of them. C(formats) is a list of formats of weights,
         each with C(name), patterns of file names C(files) and C(except); in each directory the first that is there is
         taken. C(weights) are patterns of names that hold weights and are left out otherwise. C(exclude) and C(include)
         are patterns of paths; C(include) wins.
@@ -100,7 +100,7 @@ options:
     default: false
 attributes:
   check_mode:
-    description: Says which files would be fetched.
+    description: Reports which files would be fetched.
     support: full
   diff_mode:
     description: Shows the files to fetch with their sizes.
@@ -148,7 +148,7 @@ removed:
   elements: str
   returned: with O(action=bring)
 left_out:
-  description: Files of the revision that are not brought, because the engine does not load them.
+  description: Files of the revision that are not fetched, because the engine does not load them.
   type: list
   elements: str
   returned: with O(action=bring)

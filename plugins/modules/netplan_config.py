@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: netplan_config
-short_description: Write or remove a netplan file in a way that the host takes back by itself when it cuts itself off
+short_description: Write or remove a netplan file, which the host reverts by itself if it cuts itself off
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

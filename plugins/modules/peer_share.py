@@ -60,7 +60,7 @@ options:
     default: []
 attributes:
   check_mode:
-    description: Says that it would share, and starts nothing.
+    description: Reports that it would share, and starts nothing.
     support: full
   diff_mode:
     description: A share has no diff.

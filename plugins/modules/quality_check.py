@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: quality_check
-short_description: Say whether a server still gives the answers that were accepted
+short_description: Check whether a server still gives the accepted answers
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

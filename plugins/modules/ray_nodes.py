@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ray_nodes
-short_description: Wait until the nodes of a Ray cluster have joined, or say why one did not
+short_description: Wait until the nodes of a Ray cluster have joined, or report why one did not
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:

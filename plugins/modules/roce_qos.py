@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_qos
-short_description: Give RoCE a lossless class on ports, with dcb of iproute2
+short_description: Configure a lossless RoCE class on ports, with dcb of iproute2
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -43,7 +43,7 @@ options:
     default: present
 attributes:
   check_mode:
-    description: Says what would change.
+    description: Reports what would change.
     support: full
   diff_mode:
     description: Shows the class of each port and the template before and after.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: secret_file
-short_description: Keep a secret in a file only root can read
+short_description: Store a secret in a file that only root can read
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -37,7 +37,7 @@ options:
     default: 32
 attributes:
   check_mode:
-    description: Says whether the file would be written or its mode corrected.
+    description: Reports whether the file would be written or its mode corrected.
     support: full
   diff_mode:
     description: A secret has no diff.

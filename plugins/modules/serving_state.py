@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_state
-short_description: Take a host out of service, give it back, restart what serves, or take it off the host
+short_description: Take a host out of service, return it, restart what serves, or remove it from the host
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -69,7 +69,7 @@ options:
     default: []
 attributes:
   check_mode:
-    description: Says whether anything would change.
+    description: Reports whether anything would change.
     support: full
   diff_mode:
     description: The marker, or what goes, is in the result.

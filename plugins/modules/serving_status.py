@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_status
-short_description: Read whether and how a host serves, and what it wrote of that
+short_description: Read whether and how a host serves, and its logs
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
@@ -143,7 +143,7 @@ serving:
       returned: always
       sample: {"answer": 1, "planned": 2}
     segments:
-      description: Shared-memory segments of the engine that nobody uses.
+      description: Shared-memory segments of the engine that no process uses.
       type: list
       elements: str
       returned: always
