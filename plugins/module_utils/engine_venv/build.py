@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual environments on a target: read what is in one, build one beside it, switch from one to the other.
+"""Virtual environments on a host: read one, build a new one beside it, switch to it.
 
 The environment's path is a link. What it points to lies in a store beside it, named after lock and Python, and is
 finished when its marker is there. So a switch is one rename, and the former environment is there to go back to.
@@ -42,17 +42,17 @@ from .venv import (
 
 LOCK_NAME = ".firstlight.lock"
 HASHED = 4
-"""Of how many small files of a package the hash is compared, and not only the size."""
+"""The number of small files per package whose hash is compared, not only the size."""
 SMALL = 1 << 18
 ROOM = 3
-"""Times the size of the wheels: what they unpack to, what Python compiles of it, and some to spare."""
+"""Free space needed, as a multiple of the wheels' size: unpacked files, bytecode, and a reserve."""
 TOOL_ROOM = 100_000_000
-"""uv, the pip that installs it, and its wheel."""
+"""Bytes for uv, the pip that installs it, and its wheel."""
 BOOT = ".firstlight.boot"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""Another one after every start of the host."""
+"""Changes with every boot."""
 EVERY_FILE = 1 << 20
-"""More files than any cache has."""
+"""A limit above the number of files in any cache."""
 _ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), sys.executable)"
 _ASK_HEADERS = "import os, sysconfig; print(os.path.join(sysconfig.get_path('include'), 'Python.h'))"
 _UV = {
@@ -67,15 +67,15 @@ _UV = {
     "NO_COLOR": "1",
 }
 COMPILERS = ("cc", "gcc", "clang")
-"""What Triton looks for, in its own order of names."""
+"""The compilers that Triton looks for, in its order."""
 
 
 class VenvError(Exception):
-    """Why an environment cannot be had, with what was found, what was expected and what to do."""
+    """An environment could not be built: what was found, what was expected, what to do."""
 
 
 def read_environment(host: Host, directory: str) -> dict[str, Any]:
-    """An environment in the words of an observation, without running anything of it."""
+    """Observe an environment without running anything in it."""
     if not os.path.isdir(directory):
         return dict(ABSENT)
     marker = parse_marker(host.read_text(os.path.join(directory, MARKER)))
@@ -120,7 +120,7 @@ def _beginning(path: str) -> str:
 
 
 def _differing(site: str, files: Sequence[Recorded], whole: bool) -> list[str]:
-    """Files that are not as their package brought them."""
+    """Return the files that differ from their package's RECORD."""
     found = []
     for number, file in enumerate(files):
         path = os.path.join(site, file.path)
@@ -139,12 +139,12 @@ def _differing(site: str, files: Sequence[Recorded], whole: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class Request:
-    """What an environment is made of, and with."""
+    """The inputs of an environment: lock, Python, uv and source of wheels."""
 
     lock_text: str
     lock: Lock
     python: str
-    """As it was named: what the environment is named after, too."""
+    """As named in the variable; the environment's name is derived from it."""
     tool: Tool
     source: Source
     watched: Sequence[str] = ()
@@ -162,7 +162,7 @@ class Venvs:
     # -- what is there ------------------------------------------------------------------------------------------
 
     def current(self) -> str | None:
-        """The environment the link points to; refused when it is none of ours."""
+        """Return the environment that the link points to; raises VenvError if it is not one of ours."""
         if os.path.islink(self.directory):
             target = os.path.normpath(os.path.join(os.path.dirname(self.directory), os.readlink(self.directory)))
             if os.path.dirname(target) == self.store and is_environment(self.directory, os.path.basename(target)):
@@ -178,7 +178,7 @@ class Venvs:
         )
 
     def right(self, path: str, lock: Lock, python: str) -> bool:
-        """Whether a finished environment is exactly what the lock says."""
+        """Whether a finished environment matches the lock exactly."""
         found = read_environment(self.host, path)
         return (
             found["lock"] == lock.digest
@@ -188,12 +188,12 @@ class Venvs:
         )
 
     def places(self, lock: Lock, python: str) -> list[str]:
-        """Where an environment of this lock and Python can be."""
+        """Return the possible paths of an environment for this lock and Python."""
         names = environment_names(self.directory, identity(lock.digest, python))
         return [os.path.join(self.store, name) for name in names]
 
     def stale(self, keep: Sequence[str | None]) -> list[str]:
-        """What of this link is in the store and no longer needed, and every uv but the one that is kept."""
+        """Return the entries of this link that are no longer needed, and every uv except the one in use."""
         kept = {os.path.basename(path) for path in keep if path}
         try:
             entries = sorted(os.listdir(self.store))
@@ -207,11 +207,11 @@ class Venvs:
         ]
 
     def tool_place(self, tool: Tool) -> str:
-        """Where uv is: one for all environments of the store."""
+        """Return the path of uv, which all environments of the store share."""
         return os.path.join(self.store, tool.name)
 
     def previous(self) -> str | None:
-        """The environment before the current one."""
+        """Return the previous environment."""
         try:
             return os.path.join(self.store, os.readlink(self._previous_link()))
         except OSError:
@@ -223,7 +223,7 @@ class Venvs:
     # -- errors -----------------------------------------------------------------------------------------------
 
     def check_python(self, python: str, lock: Lock, only_named: bool) -> str:
-        """The path of a Python; refused if it is not there, is another one than the lock's, or can make no environment.
+        """Return the path of a Python; raises VenvError if it is missing, differs from the lock's, or lacks `venv`.
 
         `only_named` is for check mode: where the package that brings it was only rehearsed, it is not there yet.
         """
@@ -255,7 +255,7 @@ class Venvs:
         return path
 
     def check_compiler(self, python: str, only_named: bool = False) -> None:
-        """Refuse a host on which Triton could not build its launchers: it needs a C compiler and Python's headers.
+        """Refuse a host without a C compiler or Python's headers: Triton could not build its launchers.
 
         `only_named` is for check mode: what the role's packages bring was only rehearsed.
         """
@@ -295,7 +295,7 @@ class Venvs:
             )
 
     def check_room(self, place: str, request: Request) -> None:
-        """Refuse before the disk is full; what an earlier attempt has fetched needs no room any more."""
+        """Refuse before the disk is full; wheels fetched by an earlier attempt are not counted again."""
         lock, tool = request.lock, os.path.join(self.tool_place(request.tool), MARKER)
         needed = lock.wheels_bytes * ROOM - self.host.disk_used(_cache_of(place), EVERY_FILE)
         needed += 0 if os.path.exists(tool) else TOOL_ROOM
@@ -310,7 +310,7 @@ class Venvs:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One run at a time builds and switches, whichever link it is for: they share uv."""
+        """Lock the store: one run at a time builds and switches, for any link, because uv is shared."""
         os.makedirs(self.store, mode=0o755, exist_ok=True)
         with open(os.path.join(self.store, "busy"), "w") as handle:
             try:
@@ -322,7 +322,7 @@ class Venvs:
             yield
 
     def build(self, place: str, request: Request, python: str) -> None:
-        """Make an environment from nothing. Its marker comes last; what an earlier attempt left there goes first."""
+        """Build an environment from scratch: remove leftovers of an earlier attempt first, write the marker last."""
         _remove(place)
         cache, scratch = _cache_of(place), f"{place}.tmp"
         _remove(scratch)
@@ -371,7 +371,7 @@ class Venvs:
             raise VenvError(f"{complaint(said, request.source.words)}. {self.directory} is as it was.")
 
     def _pip_settings(self, tool: Tool, scratch: str) -> dict[str, str]:
-        """What pip is configured for on this host."""
+        """Return pip's settings on this host."""
         listed = self._call([_program(self.tool_place(tool), "python"), "-m", "pip", "config", "list"], scratch)
         if not listed.ok:
             raise VenvError(
@@ -381,7 +381,7 @@ class Venvs:
         return pip_settings(listed.stdout)
 
     def _ready(self, cache: str) -> None:
-        """Keep what an earlier attempt has fetched and unpacked, unless the host was restarted since.
+        """Keep the cache of an earlier attempt, unless the host has rebooted since.
 
         uv compares a wheel with its hash when it unpacks it, and never again. After a power failure files can be empty
         that it has unpacked, so such a cache goes. What was read of an index goes in any case: it may have what was
@@ -398,7 +398,7 @@ class Venvs:
     # -- uv -------------------------------------------------------------------------------------------------------
 
     def _provide(self, request: Request, python: str, scratch: str) -> None:
-        """Install uv, where it is not there or no longer works: the Python of its environment may be gone."""
+        """Install uv if it is missing or no longer runs: the Python of its environment may be gone."""
         tool, place = request.tool, self.tool_place(request.tool)
         marker = parse_marker(self.host.read_text(os.path.join(place, MARKER)))
         asked = ([_program(place, "uv"), "--version"], [_program(place, "python"), "-m", "pip", "--version"])
@@ -438,31 +438,31 @@ class Venvs:
             )
 
     def _call(self, argv: Sequence[str], scratch: str, environment: Mapping[str, str] | None = None) -> Result:
-        # Gigabytes of wheels go through the temporary directory, and /tmp is often memory.
+        # Gigabytes of wheels pass through the temporary directory, and /tmp is often a tmpfs.
         own = {"TMPDIR": scratch, "PIP_USER": "0", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ""}
         return self.host.run(argv, self.timeout, env={**own, **(environment or {})})
 
     # -- switching ----------------------------------------------------------------------------------------------
 
     def switch(self, place: str, previous: str | None) -> None:
-        """Point the link at an environment, in one step, and remember the former one."""
+        """Point the link at an environment atomically, and remember the previous one."""
         if previous:
             _link(os.path.basename(previous), self._previous_link())
         _link(os.path.join(os.path.basename(self.store), os.path.basename(place)), self.directory)
 
     def prune(self, paths: Sequence[str]) -> None:
-        """Remove what is no longer needed."""
+        """Remove environments that are no longer needed."""
         for path in paths:
             _remove(path)
 
 
 def _program(place: str, name: str) -> str:
-    """A program of an environment."""
+    """Return the path of a program in an environment."""
     return os.path.join(place, "bin", name)
 
 
 def _cache_of(place: str) -> str:
-    """What uv has fetched for an environment, on the same file system."""
+    """Return the path of uv's cache for an environment, on the same file system."""
     return f"{place}.wheels"
 
 
@@ -475,7 +475,7 @@ def _link(target: str, path: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """A directory and all in it: its marker first, so that what is left of it is never taken for finished."""
+    """Remove a directory tree, its marker first, so that a partial removal never looks finished."""
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(path, MARKER))
     if os.path.isdir(path) and not os.path.islink(path):
@@ -485,5 +485,5 @@ def _remove(path: str) -> None:
 
 
 def version_lines(packages: Mapping[str, str]) -> str:
-    """Packages and versions for a diff."""
+    """Render packages and versions for a diff."""
     return "".join(f"{name} {version}\n" for name, version in sorted(packages.items()))

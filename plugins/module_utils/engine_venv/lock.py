@@ -22,12 +22,12 @@ _REMARK = re.compile(r"^#\s*(?P<name>python|architecture|wheels-bytes):\s*(?P<va
 
 
 class LockError(ValueError):
-    """Why a lock cannot be used, with what to do."""
+    """A lock that cannot be used, with what to do."""
 
 
 @dataclass(frozen=True)
 class Lock:
-    """What a lock says."""
+    """A parsed lock."""
 
     digest: str
     packages: Mapping[str, str]
@@ -39,7 +39,7 @@ class Lock:
 
 
 def normal_name(name: str) -> str:
-    """A package's name as indexes compare it: case and kind of dash do not matter."""
+    """Normalise a package name as indexes do: case and kind of dash do not matter."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -50,7 +50,7 @@ def same_version(pinned: str, have: str) -> bool:
 
 
 def parse_lock(text: str, name: str = "the lock") -> Lock:
-    """Read a lock; raises LockError at the first line that does not pin, hash or belong."""
+    """Parse a lock; raises LockError at the first line without a pin or a hash, or that does not belong in a lock."""
     packages: dict[str, str] = {}
     hashes: dict[str, tuple[str, ...]] = {}
     remarks: dict[str, str] = {}
@@ -79,7 +79,7 @@ def parse_lock(text: str, name: str = "the lock") -> Lock:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines with their continuations, each with the number of its first."""
+    """Join continuation lines; each result has the number of its first line."""
     found: list[tuple[int, str]] = []
     start, gathered = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
@@ -132,18 +132,18 @@ def _requirement(line: str, where: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _shown(text: str) -> str:
-    """A piece of a line for a message."""
+    """Shorten a piece of a line for a message."""
     cleaned = without_passwords(text)
     return cleaned if len(cleaned) <= 100 else cleaned[:97] + "..."
 
 
 def without_passwords(text: str) -> str:
-    """For a message: without whatever stands before an @ in an address, which may be a password."""
+    """Mask what precedes an @ in an address: it may be a password."""
     return re.sub(r"(://)[^/\s]*@", r"\1****@", text)
 
 
 def check_requires(lock: Lock, requires: Mapping[str, str], name: str = "the lock") -> None:
-    """Refuse a lock that pins another version of what it is for."""
+    """Refuse a lock that pins another version of a required package."""
     for package, version in sorted(requires.items()):
         have = lock.packages.get(normal_name(package))
         if have is None or not same_version(str(version), have):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""uv, which installs what a lock says: its own pin, where it looks for wheels, and what it failed with, in words.
+"""uv, the installer: its own pin, where it looks for wheels, and messages for its failures.
 
 uv reads nothing of pip's configuration, which is where a site says once for a host where packages come from. So pip is
 asked for it, and uv gets it in its environment: addresses may have passwords in them, and any user can read a command
@@ -21,7 +21,7 @@ from ..text import said_lines
 from .lock import LockError, parse_lock, without_passwords
 
 _SECTIONS = ("global", "install", ":env:")
-"""Of pip's configuration, what holds for an installation; the last one that sets an option decides."""
+"""The sections of pip's configuration that apply to an installation; the last one that sets an option wins."""
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 _MISMATCH = re.compile(
@@ -39,7 +39,7 @@ _FULL = "No space left on device"
 
 @dataclass(frozen=True)
 class Tool:
-    """The uv that is used: its version, and the lock it is installed from."""
+    """The pinned uv: its version, and the lock it is installed from."""
 
     version: str
     digest: str
@@ -47,12 +47,12 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """What its own environment is called."""
+        """The name of its own environment."""
         return f"uv-{self.version}"
 
 
 def parse_tool(lock_text: str) -> Tool:
-    """The pin of uv; raises LockError when it pins something else."""
+    """Parse the lock of uv; raises LockError if it pins anything else."""
     lock = parse_lock(lock_text, "the lock of uv")
     if list(lock.packages) != ["uv"]:
         raise LockError(
@@ -62,30 +62,30 @@ def parse_tool(lock_text: str) -> Tool:
 
 
 def is_tool(entry: str) -> bool:
-    """Whether an entry of the store is the environment of some uv."""
+    """Whether an entry of the store is the environment of any uv."""
     return re.fullmatch(r"uv-\d+(\.\w+)+", entry) is not None
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where wheels come from: an index, a directory, or what pip on the host is configured for."""
+    """Where wheels come from: an index, a directory, or the index in pip's configuration on the host."""
 
     index: str = ""
     wheels: str = ""
 
     @property
     def words(self) -> str:
-        """For a message."""
+        """The source for a message."""
         return self.wheels or self.index or "the index that pip is configured for on the host"
 
     def for_pip(self) -> list[str]:
-        """Arguments of pip."""
+        """Return the arguments for pip."""
         if self.wheels:
             return ["--no-index", f"--find-links={self.wheels}"]
         return [f"--index-url={self.index}"] if self.index else []
 
     def for_uv(self, settings: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Arguments and environment of uv, from the settings of pip on the host."""
+        """Return arguments and environment for uv, from pip's settings on the host."""
         if self.wheels:
             return ["--no-index", f"--find-links={self.wheels}"], {}
         environment = uv_environment({**settings, **({"index-url": self.index} if self.index else {})})
@@ -93,7 +93,7 @@ class Source:
 
 
 def pip_settings(listed: str) -> dict[str, str]:
-    """What `pip config list` says of an installation, by option."""
+    """Parse `pip config list` into the options that apply to an installation."""
     sections: dict[str, dict[str, str]] = {name: {} for name in _SECTIONS}
     for line in listed.splitlines():
         name, separator, value = line.partition("=")
@@ -105,7 +105,7 @@ def pip_settings(listed: str) -> dict[str, str]:
 
 
 def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """pip's settings in uv's words."""
+    """Translate pip's settings into the environment variables of uv."""
 
     def words(option: str) -> list[str]:
         return settings.get(option, "").split()
@@ -118,9 +118,9 @@ def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
     found = {
         "UV_DEFAULT_INDEX": settings.get("index-url", ""),
         "UV_INDEX": further,
-        # pip looks at all of its indexes; which of them has a file does not matter where its hash is known.
+        # pip searches all of its indexes; since hashes are pinned, it does not matter which one has the file.
         "UV_INDEX_STRATEGY": "unsafe-best-match" if further else "",
-        # pip passes over what is not there, uv fails.
+        # pip ignores a directory that does not exist, uv fails.
         "UV_FIND_LINKS": ",".join(place for place in map(os.path.expanduser, words("find-links")) if _may_be(place)),
         "UV_INSECURE_HOST": " ".join(words("trusted-host")),
         "UV_HTTP_TIMEOUT": number("timeout", "default-timeout"),
@@ -134,14 +134,14 @@ def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _may_be(place: str) -> bool:
-    """Whether a place with wheels is there, or is another machine's to know."""
+    """Whether a location of wheels exists, as far as this host can tell; remote ones may."""
     if place.startswith("file:"):
         return os.path.exists(unquote(urlsplit(place).path))
     return "://" in place or os.path.exists(place)
 
 
 def complaint(said: str, source: str) -> str:
-    """Why uv failed: what was found, what was expected, what to do."""
+    """Return the message for a failure of uv: what was found, what was expected, what to do."""
     said = without_passwords(said)
     lines = [line.strip() for line in said.splitlines()]
     chain = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
@@ -176,7 +176,7 @@ def complaint(said: str, source: str) -> str:
 
 
 def pip_complaint(said: str) -> str:
-    """Why pip failed: what it ended with, after what it last said of a connection."""
+    """Summarise a failure of pip: its last connection error, then its last error."""
     lines = said_lines(without_passwords(said))
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     broken = [line for line in lines if "connection broken by" in line or line.startswith("Could not fetch URL")]

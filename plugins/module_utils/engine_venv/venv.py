@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a virtual environment without running it: its names, its marker, what is in it."""
+"""A virtual environment as data: its names, its marker and its packages."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import Any
 from .lock import normal_name
 
 STORE = ".firstlight"
-"""Beside the link: where the environments themselves are."""
+"""The directory of the environments, beside the link."""
 MARKER = ".firstlight.json"
-"""Written last: an environment without it was never finished."""
+"""Written last: an environment without it is incomplete."""
 SAMPLE = 16
-"""How many files of each package an observation looks at; of the engine it looks at all."""
+"""The number of files per package that an observation checks; for the engine it checks all."""
 
 _RECORD_LINE = re.compile(r'^(?:"(?P<quoted>[^"]+)"|(?P<path>[^,"]+)),(?:sha256=(?P<digest>[^,]*))?,(?P<size>\d*)$')
 
 
 def identity(lock_digest: str, python: str) -> str:
-    """What an environment is named after: its lock, and the Python it is for."""
+    """Return the identity of an environment, derived from its lock and its Python."""
     return hashlib.sha256(f"{lock_digest} {python}".encode()).hexdigest()[:16]
 
 
 def store_of(directory: str) -> str:
-    """Where the environments behind a link are."""
+    """Return the store of the environments behind a link."""
     return posixpath.join(posixpath.dirname(directory), STORE)
 
 
 def environment_names(directory: str, key: str) -> tuple[str, str]:
-    """Where an environment can be: the second place is for the case that the first is in use and was meddled with."""
+    """Return the two possible names of an environment; the second is used if the first is in use but was modified."""
     name = posixpath.basename(directory)
     return f"{name}-{key}", f"{name}-{key}r"
 
@@ -46,7 +46,7 @@ def is_environment(directory: str, entry: str) -> bool:
 
 
 def check_directory(directory: str) -> str:
-    """The link's path, refused if it could not be one."""
+    """Return the link's path; raises ValueError if it is invalid."""
     path = directory.rstrip("/")
     name = posixpath.basename(path)
     if not path.startswith("/") or posixpath.normpath(path) != path or path.count("/") < 2 or name.startswith("."):
@@ -61,17 +61,17 @@ def check_directory(directory: str) -> str:
 
 @dataclass(frozen=True)
 class Marker:
-    """What was installed, as written down when it was."""
+    """The record of an installation, written when it was finished."""
 
     lock: str
     python: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions as the packages themselves say them, which is not always how the lock does."""
+    """Versions as in the packages' metadata, which may be spelled differently from the lock."""
     watched: Sequence[str] = ()
-    """Packages of which an observation looks at every file."""
+    """Packages whose every file is checked by an observation."""
 
     def text(self) -> str:
-        """The marker's file."""
+        """Return the content of the marker file."""
         document = {
             "lock": self.lock,
             "python": self.python,
@@ -82,7 +82,7 @@ class Marker:
 
 
 def parse_marker(text: str | None) -> Marker | None:
-    """The marker, or None when there is none that can be read."""
+    """Parse a marker; None if there is none or it is unreadable."""
     if not text:
         return None
     try:
@@ -98,7 +98,7 @@ def parse_marker(text: str | None) -> Marker | None:
 
 
 def parse_metadata(text: str) -> tuple[str, str] | None:
-    """Name and version out of a package's METADATA."""
+    """Parse name and version from a package's METADATA."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         if not line.strip():
@@ -112,7 +112,7 @@ def parse_metadata(text: str) -> tuple[str, str] | None:
 
 
 def package_differences(recorded: Mapping[str, str], have: Mapping[str, str]) -> dict[str, dict[str, str | None]]:
-    """Packages that are missing, in another version, or not of the lock: {name: {expected, observed}}.
+    """Return packages that are missing, extra, or in another version: {name: {expected, observed}}.
 
     `recorded` is what was there right after the installation, spelled as it is spelled now.
     """
@@ -125,7 +125,7 @@ def package_differences(recorded: Mapping[str, str], have: Mapping[str, str]) ->
 
 @dataclass(frozen=True)
 class Recorded:
-    """One file of a package, as its RECORD has it."""
+    """One file in a package's RECORD."""
 
     path: str
     size: int
@@ -133,7 +133,7 @@ class Recorded:
 
 
 def sample(record: str, most: int | None = SAMPLE) -> list[Recorded]:
-    """Some files of a package, spread over its RECORD, always the same ones; without a limit all of them.
+    """Return a fixed sample of a package's files, spread over its RECORD; all of them without a limit.
 
     Compiled files are left out: they are made on the host.
     """
@@ -150,7 +150,7 @@ def sample(record: str, most: int | None = SAMPLE) -> list[Recorded]:
 
 
 def parse_capabilities(text: str) -> list[tuple[int, int]]:
-    """`nvidia-smi --query-gpu=compute_cap --format=csv,noheader`: one line a GPU; others are left out."""
+    """Parse `nvidia-smi --query-gpu=compute_cap --format=csv,noheader`: one line per GPU; other lines are ignored."""
     found = []
     for line in text.splitlines():
         major, _, minor = line.strip().partition(".")
@@ -160,7 +160,7 @@ def parse_capabilities(text: str) -> list[tuple[int, int]]:
 
 
 def capability(text: str) -> tuple[int, int]:
-    """A compute capability as it is written in a variable."""
+    """Parse a compute capability from a variable."""
     found = parse_capabilities(text)
     if len(found) != 1:
         raise ValueError(
@@ -170,7 +170,7 @@ def capability(text: str) -> tuple[int, int]:
 
 
 def check_index(index: str) -> str:
-    """The index's address, refused when it has a password in it: arguments are readable for every user of a host."""
+    """Validate the index's address; one with a password is refused, as every user of a host can read arguments."""
     if not index:
         return ""
     scheme, separator, rest = index.partition("://")
@@ -188,7 +188,7 @@ def check_index(index: str) -> str:
 
 
 def observed_environment(marker: Marker | None, packages: Mapping[str, str], changed: Sequence[str]) -> dict[str, Any]:
-    """An environment in the words of an observation."""
+    """Return the observation of an environment."""
     return {
         "exists": True,
         "finished": marker is not None,
