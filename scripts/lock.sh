@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Write requirements.lock, and the locks that go with it, anew from pyproject.toml: exact versions with the hashes of every platform's files, and no
-# registry's name. Versions already in the lock stay unless they are asked for: scripts/lock.sh --upgrade-package NAME
+# Write requirements.lock and the host's uv.txt anew from pyproject.toml: exact versions with the hashes of every
+# platform's files, and no registry's name. Versions already in the lock stay unless they are asked for: scripts/lock.sh --upgrade-package NAME
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
