@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import socket
 import threading
@@ -76,7 +77,9 @@ class Host(paramiko.ServerInterface):
         channel.sendall(out.encode())
         channel.sendall_stderr(err.encode())
         channel.send_exit_status(status)
-        channel.close()
+        # The end of the output and the end of the channel are two messages: a client may hang up after the first.
+        with contextlib.suppress(EOFError):
+            channel.close()
 
 
 @dataclass
