@@ -7,6 +7,7 @@ import argparse
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,15 @@ def environment(lab: str, directory: str, system: str) -> dict[str, str]:
         "PYTEST_DEBUG_TEMPROOT": directory,
         "NO_COLOR": "1",
     }
+
+
+def claimed(claim: socket.socket, lab: str) -> bool:
+    """Claim a lab until the socket is closed: the kernel gives a name to one process, and no file stays behind."""
+    try:
+        claim.bind(f"\0firstlight-molecule-{lab}")
+    except OSError:
+        return False
+    return True
 
 
 def run_scenario(name: str, env: Mapping[str, str]) -> bool:
@@ -68,7 +78,14 @@ def main() -> int:
     down = ["firstlight", "lab", "down", "--name", arguments.lab]
     passed: list[str] = []
     failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="firstlight-molecule-") as directory:
+    with (
+        socket.socket(socket.AF_UNIX) as claim,
+        tempfile.TemporaryDirectory(prefix="firstlight-molecule-") as directory,
+    ):
+        if not claimed(claim, arguments.lab):
+            parser.error(
+                f"another run uses the lab {arguments.lab}, and this one would take it down; wait, or use --lab"
+            )
         env = environment(arguments.lab, directory, arguments.os)
         subprocess.run(down, cwd=CHECKOUT, check=True)
         try:
