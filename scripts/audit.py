@@ -41,7 +41,7 @@ def verdict(said: str, complaints: str) -> tuple[int, list[str]]:
         return 0, [f"{NOT_AUDITED}: whoever answered knows none of {len(packages)} packages. Run it again elsewhere."]
     found = [
         f"{one['name']} {one['version']}: {flaw['id']} {' '.join(flaw.get('aliases') or ())}, "
-        f"mended in {', '.join(flaw.get('fix_versions') or ()) or 'no version yet'}"
+        f"fixed in {', '.join(flaw.get('fix_versions') or ()) or 'no version yet'}"
         for one in packages
         for flaw in one.get("vulns") or ()
     ]

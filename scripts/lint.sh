@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Usage: lint.sh [--changed]
 # Run every linter, two at a time: ansible-lint takes about as long as all the others together. A linter's output is
-# shown only when it fails. All of them run, so that one call shows everything there is to mend.
+# shown only when it fails. All of them run, so that one call shows everything there is to fix.
 # With --changed, ansible-lint and ansible-test look only at files that differ from where this branch left the default
 # branch, committed or not; the other linters are quick enough to look at everything.
 set -uo pipefail

@@ -51,7 +51,7 @@ make_venv_possible() {
   export DEBIAN_FRONTEND=noninteractive
   apt-get install -qq -y --no-install-recommends "$package" >/dev/null 2>&1 ||
     { apt-get update -qq && apt-get install -qq -y --no-install-recommends "$package" >/dev/null; } ||
-    refuse "apt-get could not install $package; its own message is above. Mend that, then make again."
+    refuse "apt-get could not install $package; its own message is above. Fix that, then make again."
 }
 
 # The index settings of this machine's pip, as arguments of uv. Prints one argument a line.

@@ -27,11 +27,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "direction": {"type": "str", "choices": ["forward", "back"], "default": "forward"},
     "reason": {"type": "str", "default": ""},
     "verify": {"type": "dict", "default": {}},
-    "verify_back": {"type": "dict", "default": {}},
+    "verify_rollback": {"type": "dict", "default": {}},
     "reboot_timeout": {"type": "int", "default": 900},
     "answer_timeout": {"type": "int", "default": 30},
     "gate_timeout": {"type": "int", "default": 180},
-    "lost_timeout": {"type": "int", "default": 120},
+    "unreachable_timeout": {"type": "int", "default": 120},
     "timeout": {"type": "int", "default": 1800},
     "lock_timeout": {"type": "int", "default": 600},
 }
@@ -67,10 +67,10 @@ class ActionModule(ActionBase):
             direction=arguments["direction"],
             reason=arguments["reason"],
             verify=verified_states(arguments["verify"]),
-            verify_back=verified_states(arguments["verify_back"], back=True),
+            verify_rollback=verified_states(arguments["verify_rollback"], back=True),
             reboot_timeout=arguments["reboot_timeout"],
             gate_timeout=arguments["gate_timeout"],
-            lost_timeout=arguments["lost_timeout"],
+            unreachable_timeout=arguments["unreachable_timeout"],
         )
         mover = Mover(hands, request)
         try:
@@ -150,7 +150,7 @@ class ConnectionHands:
         found: dict[str, Any] = self.action.call("firstlight.cluster.observe", arguments, self.variables)["observation"]
         return found
 
-    def mend(self, module: str, arguments: Mapping[str, Any]) -> None:
+    def repair(self, module: str, arguments: Mapping[str, Any]) -> None:
         self.action.call(module, arguments, self.variables, may_fail=True)
 
     def boot_id(self) -> str:

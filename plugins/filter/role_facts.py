@@ -74,8 +74,8 @@ _value:
     - For C(nvidia_driver) C(in_use), a sentence where its packages would move while something serves with it, C(host),
       what the observation says of the host as far as the set depends on it, null where it could not be read,
       C(answered), whether driver and packages were read and no C(nvidia-smi) was given up for its time limit, and with
-      O(desired) C(problems) for which the driver must not be touched, and C(leaving), the packages that go with the
-      driver that is there, for O(firstlight.cluster.apt_set#module:leaving).
+      O(desired) C(problems) for which the driver must not be touched, and C(remove), the packages that go with the
+      driver that is there, for O(firstlight.cluster.apt_set#module:remove).
   type: dict
 """
 
@@ -131,7 +131,7 @@ def _nvidia_driver(variables: Given, observation: Given, desired: Given, pending
     }
     if desired:
         found["problems"] = driver.problems(observed, desired.get("packages") or {}, mig_ok, signing_ok, wanted)
-        found["leaving"] = driver.leaving(observed, wanted)
+        found["remove"] = driver.leaving(observed, wanted)
     return found
 
 

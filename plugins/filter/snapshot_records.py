@@ -16,7 +16,7 @@ version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
   - Gives one record, as P(firstlight.cluster.records#filter) does, which names the files that are not as they were
-    proven. A host that could not be asked could not be checked, which is never right.
+    verified. A host that could not be asked could not be checked, which is never right.
 positional: host
 options:
   _input:
@@ -32,7 +32,7 @@ options:
 EXAMPLES = """
 - name: Add the model results to the records
   ansible.builtin.set_fact:
-    firstlight_records: "{{ firstlight_records + proof | firstlight.cluster.snapshot_records(inventory_hostname) }}"
+    firstlight_records: "{{ firstlight_records + result | firstlight.cluster.snapshot_records(inventory_hostname) }}"
 """
 
 RETURN = """
@@ -43,14 +43,14 @@ _value:
 """
 
 
-def snapshot_records(proof: object, host: object) -> list[dict[str, Any]]:
+def snapshot_records(result: object, host: object) -> list[dict[str, Any]]:
     """Return a list with the one record."""
-    if not isinstance(proof, Mapping):
+    if not isinstance(result, Mapping):
         raise AnsibleFilterError(
-            f"snapshot_records takes what model_snapshot returned, found {type(proof).__name__}: see the example in "
+            f"snapshot_records takes what model_snapshot returned, found {type(result).__name__}: see the example in "
             "its documentation"
         )
-    return [bytes_record(str(host), proof)]
+    return [bytes_record(str(host), result)]
 
 
 class FilterModule:

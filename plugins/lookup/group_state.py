@@ -55,7 +55,7 @@ options:
         of several racks each for itself. Without it what serves is about to begin, which needs all hosts in any case.
     type: str
     default: ""
-  reboots_max:
+  max_reboots:
     description: With V(repin_decision), how often a host may be rebooted for re-pins in 12 hours.
     type: int
     default: 4
@@ -131,8 +131,8 @@ _raw:
       earlier run left half-way goes on where it stopped. One that was not well before is left alone. A factory driver,
       a host that was rebooted too often, and a re-pin to yet another stack are refused.
     - V(switch) has C(problems) for which nothing may be done, C(pending), whether anything of serving differs,
-      C(failed), what went wrong with the new model by host, C(lost), what went wrong on the way back, and C(lines) for
-      the inventory.
+      C(failed), what went wrong with the new model by host, C(lost), what went wrong during the rollback, and C(lines)
+      for the inventory.
     - V(members) has C(problems), C(serve), whether the run goes on to what serves, C(restarts), the hosts on which that
       starts anew, C(touched), what is changed on hosts that are not new, C(roles) that hold on every host afterwards,
       and C(lines).

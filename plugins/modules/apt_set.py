@@ -18,10 +18,11 @@ description:
     packages that were not there. Every package that comes from a source of the set has to be a file of that source.
     Then all packages are downloaded. A refusal up to here is one message, and nothing has changed.
   - A set that becomes another one does so in the same transaction. Packages that the preferences file on the host pins,
-    and those in O(leaving), go unless they are in O(packages) or O(holds), and so do their holds.
+    and those in O(remove), go unless they are in O(packages) or O(holds), and so do their holds.
   - Where a kernel module of the set cannot be built, which DKMS tries while packages are configured, the host is put
-    back. Packages, pins and holds are again what they were, as far as the former packages are kept in O(keep), in apt's
-    cache or still on offer; otherwise dpkg is at least put in order. The message quotes the log of the build.
+    back. Packages, pins and holds are again what they were, as far as the former packages are kept in
+    O(package_archive), in apt's cache or still on offer; otherwise dpkg is at least put in order. The message quotes
+    the log of the build.
   - Afterwards a full upgrade is simulated, which must leave the set alone.
   - A host that is right is only asked for its versions; apt is not run.
 options:
@@ -46,20 +47,20 @@ options:
       - A source that an earlier set of the same name brought and this one does not goes. One of the host's that names
         only repositories of the set, with another keyring, is switched off.
     type: dict
-  leaving:
+  remove:
     description: Further packages that belong to what the set replaces. Those that are installed go.
     type: list
     elements: str
     default: []
-  leaving_variable:
-    description: Variable in which an operator names packages for O(leaving), for the message of a refusal.
+  remove_variable:
+    description: Variable in which an operator names packages for O(remove), for the message of a refusal.
     type: str
   release:
     description:
       - Version, without packaging revision, of the release that the set is. What comes along as a dependency and has
         this version has to be in O(packages), as it would neither be pinned nor held.
     type: str
-  keep:
+  package_archive:
     description: Directory in which the packages that are installed are kept, named as in apt's cache.
     type: path
   drivers:
@@ -117,7 +118,7 @@ released:
   type: list
   elements: str
 kept:
-  description: Packages that were put into O(keep).
+  description: Packages that were put into O(package_archive).
   returned: success
   type: list
   elements: str
@@ -135,7 +136,7 @@ removed:
   elements: str
 spared:
   description:
-    - Packages that came with a metapackage in O(leaving) which is no driver, as C(cuda-toolkit-12-8) with C(cuda-12-8).
+    - Packages that came with a metapackage in O(remove) which is no driver, as C(cuda-toolkit-12-8) with C(cuda-12-8).
       They stay, marked as installed by hand, so that C(apt-get autoremove) leaves them alone.
   returned: success
   type: list
@@ -235,7 +236,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: LocalApt) -> 
             if not check_mode:
                 if moving:
                     apt.download(stage, packages, missing, going)
-                    kept = apt.keep(fetched, parameters["keep"]) if parameters["keep"] else []
+                    kept = apt.keep(fetched, parameters["package_archive"]) if parameters["package_archive"] else []
                     undo = _undo(apt, stage, parameters, found, [*unwritten, *stale], superseded)
                 _write(files, unwritten, stale, superseded)
                 apt.publish(stage)
@@ -255,7 +256,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: LocalApt) -> 
             apt.unhold(stuck)
         if changed and parameters["install"]:
             pinned = [name for name, pin in packages.items() if pin is not None]
-            apt.prove_kept(sorted({*pinned, *parameters["holds"]}))
+            apt.simulate_upgrade(sorted({*pinned, *parameters["holds"]}))
     return {
         "changed": changed,
         "steps": steps,
@@ -274,7 +275,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, apt: LocalApt) -> 
 def _left(apt: Apt, parameters: Mapping[str, Any], packages: Pins, former: Mapping[str, str]) -> list[str]:
     """Installed packages that were of this set, or of what it replaces, and are not any more."""
     pinned = [name for path, text in former.items() if "/preferences.d/" in path for name in pinned_names(text)]
-    names = sorted({*pinned, *(parameters.get("leaving") or ())} - {*packages, *parameters["holds"]})
+    names = sorted({*pinned, *(parameters.get("remove") or ())} - {*packages, *parameters["holds"]})
     return [name for name, version in apt.versions(names).items() if version is not None]
 
 
@@ -288,7 +289,7 @@ def _rehearse(
     going: list[str],
 ) -> list[Step]:
     never = () if parameters["drivers"] else DRIVERS
-    found = apt.rehearse(stage, packages, missing, own, never, going, parameters.get("leaving_variable"))
+    found = apt.rehearse(stage, packages, missing, own, never, going, parameters.get("remove_variable"))
     refuse_unnamed(found, packages, parameters["release"])
     return found
 
@@ -302,8 +303,8 @@ def _undo(
     renamed: list[str],
 ) -> Before:
     """What it takes to have the host again as it is; packages are fetched for it only where modules are built."""
-    keeps = parameters["keep"] and builds_module(step.name for step in steps if step.new)
-    store = Store(apt.host, parameters["keep"], apt.places.archives) if keeps else None
+    keeps = parameters["package_archive"] and builds_module(step.name for step in steps if step.new)
+    store = Store(apt.host, parameters["package_archive"], apt.places.archives) if keeps else None
     files = {path: apt.host.read_text(path) for path in [*paths, *renamed]}
     return remember_before(apt, store, stage, steps, files, renamed)
 
@@ -325,7 +326,7 @@ def _install(
 
 def _spared(apt: Apt, parameters: Mapping[str, Any], packages: Pins, going: list[str]) -> list[str]:
     """What came with metapackages that go and are no driver: it stays, and apt must not take it for unused."""
-    told = bystanders(name for name in parameters.get("leaving") or () if name in going)
+    told = bystanders(name for name in parameters.get("remove") or () if name in going)
     return [name for name in apt.brought(told) if name not in packages and name not in going]
 
 
@@ -379,10 +380,10 @@ def main() -> None:
             "install": {"type": "bool", "default": True},
             "holds": {"type": "list", "elements": "str"},
             "files": {"type": "dict"},
-            "leaving": {"type": "list", "elements": "str", "default": []},
-            "leaving_variable": {"type": "str"},
+            "remove": {"type": "list", "elements": "str", "default": []},
+            "remove_variable": {"type": "str"},
             "release": {"type": "str"},
-            "keep": {"type": "path"},
+            "package_archive": {"type": "path"},
             "drivers": {"type": "bool", "default": True},
             "desired": {"type": "dict"},
             "lock_timeout": {"type": "int", "default": 600},

@@ -105,7 +105,7 @@ options:
     description: Address of the package index, instead of the installer's own.
     type: str
     default: ""
-  proofs:
+  records:
     description: Directory of the records.
     type: path
     default: /var/lib/firstlight/images
@@ -199,9 +199,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.host import Hos
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.bring import Bringer
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.contents import content_problems
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import (
-    PROOFS,
-    proof_path,
-    read_proof,
+    RECORDS,
+    read_record,
+    record_path,
     record_text,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.image_transfer import TRANSFER, keep_archive
@@ -228,12 +228,12 @@ def checked(host: Host, bringer: Bringer, requires: dict[str, str]) -> dict[str,
     return found
 
 
-def proof_differs(host: Host, path: str, content: str) -> bool:
+def record_differs(host: Host, path: str, content: str) -> bool:
     """Whether the record is another one, or not as everybody may read it."""
     return bool(differences({"files": {path: root_file(content)}}, {"files": {path: host.file_state(path)}}))
 
 
-def write_proof(path: str, content: str) -> None:
+def write_record(path: str, content: str) -> None:
     """Put the record in place, and the directory it is in."""
     try:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
@@ -248,8 +248,8 @@ def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[s
     """Bring and check the image; what was found and whether anything was changed."""
     bringer = Bringer(host, parameters, check_mode)
     requires = parameters["requires"]
-    proof = proof_path(bringer.name, parameters["proofs"])
-    former = host.read_text(proof)
+    record = record_path(bringer.name, parameters["records"])
+    former = host.read_text(record)
     how = bringer.bring()
     entry = inspect(host, bringer.name, check_mode)
     absent = check_mode and (how != "present" or entry is None)  # under this name, so far
@@ -258,14 +258,14 @@ def converge(host: Host, parameters: dict[str, Any], check_mode: bool) -> dict[s
         try:
             found = checked(host, bringer, requires)
         except ImageError:
-            if read_proof(former) is not None and not check_mode:
-                os.unlink(proof)
+            if read_record(former) is not None and not check_mode:
+                os.unlink(record)
             raise
     own = "" if absent else identity(entry)
     content = record_text(bringer.name, bringer.reference, own, requires)
-    recorded = absent or proof_differs(host, proof, content)
+    recorded = absent or record_differs(host, record, content)
     if recorded and not check_mode:
-        write_proof(proof, content)
+        write_record(record, content)
     return {
         "changed": how != "present" or recorded,
         "name": bringer.name,
@@ -301,7 +301,7 @@ def main() -> None:
             "ray_lock": {"type": "str", "default": ""},
             "ray_wheels": {"type": "path"},
             "ray_index": {"type": "str", "default": ""},
-            "proofs": {"type": "path", "default": PROOFS},
+            "records": {"type": "path", "default": RECORDS},
         },
         required_if=[
             ("state", "present", ("reference",)),

@@ -165,7 +165,7 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, host: Host) -> dic
         path = venvs.check_python(python, lock, only_named=check_mode)
         venvs.check_compiler(python, only_named=check_mode)
         venvs.check_room(place, request)
-    # Where the same environment is only built anew, the way back stays, and so does what a server may still run from.
+    # Where the same environment is only built anew, the former one stays, and so does what a server may still run from.
     previous = current if switch and current not in places else venvs.previous()
     kept = [*places, previous, venvs.tool_place(tool)]
     stale = [entry for entry in venvs.stale(kept) if not entry.startswith(f"{place}.")]

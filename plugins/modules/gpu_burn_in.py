@@ -19,7 +19,7 @@ description:
     engine; as long as it does and every check is right, nothing is run again.
   - Refuses while the cluster serves on the host, or another process computes on its GPUs. A check that is not right
     does not fail the task; it is in RV(wrong), and so is a run that was refused, except where the cluster serves and
-    O(again) is not set, as nobody stops a cluster to try it.
+    O(force) is not set, as nobody stops a cluster to try it.
 options:
   image:
     description: An image with Python and PyTorch that is on the host already. Nothing is pulled.
@@ -58,7 +58,7 @@ options:
     description: Where the result is kept on the host.
     type: path
     default: /var/lib/firstlight/gpu-burn-in.json
-  again:
+  force:
     description: Whether to run it although a result that holds is there.
     type: bool
     default: false
@@ -147,7 +147,7 @@ def request_of(parameters: dict[str, object]) -> Request:
         seconds=float(str(parameters["seconds"])),
         timeout=float(str(parameters["timeout"])),
         record=str(parameters["record"]),
-        again=bool(parameters["again"]),
+        again=bool(parameters["force"]),
         accept=tuple(str(one) for one in parameters["accept"]),  # type: ignore[attr-defined]
     )
 
@@ -165,7 +165,7 @@ def main() -> None:
             "seconds": {"type": "float", "default": 5},
             "timeout": {"type": "int", "default": 300},
             "record": {"type": "path", "default": RECORD_PATH},
-            "again": {"type": "bool", "default": False},
+            "force": {"type": "bool", "default": False},
             "accept": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,

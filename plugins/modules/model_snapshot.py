@@ -4,21 +4,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_snapshot
-short_description: Fetch a model's files at one revision and prove every byte
+short_description: Fetch a model's files at one revision and verify every byte
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
   - Lists the files of a revision on a model hub, on another node that shares it (M(firstlight.cluster.peer_share)) or
     in a directory, brings what is missing or wrong, resumes what was cut off, compares size and digest of each file,
     and writes a record beside them that M(firstlight.cluster.observe) reads.
-  - A file whose size and time are as recorded when it was proven is not read again.
+  - A file whose size and time are as recorded when it was verified is not read again.
   - Its action plugin shows how far it is, with rate and time left, and outlives a connection that breaks.
   - Holds a lock on C(.firstlight-lock) in the directory meanwhile, so that no second run writes there.
   - With O(action=ask) only asks the hub for the head of the model's C(config.json), and fails where it is refused (401,
     403) or unknown (404). Where the hub does not answer, a warning says so. Hosts may be prepared before they have a
     way to the hub.
   - With O(action=verify) reads every byte of the files that the record names again, and compares it with what was
-    proven. That finds what changed without a trace, as a disk that forgets does.
+    verified. That finds what changed without a trace, as a disk that forgets does.
 options:
   action:
     description: What is done. V(ask) and V(verify) change nothing.
@@ -132,7 +132,7 @@ EXAMPLES = r"""
   firstlight.cluster.model_snapshot:
     action: verify
     directory: /srv/models/tiny
-  register: proof
+  register: verified
 """
 
 RETURN = r"""
@@ -158,7 +158,7 @@ left_out_bytes:
   type: int
   returned: with O(action=bring)
 contents:
-  description: The digest of all files that are proven now, for O(contents). Empty while some are still to be fetched.
+  description: The digest of all files that are verified now, for O(contents). Empty while some are still to be fetched.
   type: str
   returned: with O(action=bring)
 bytes:
@@ -170,11 +170,11 @@ files:
   type: int
   returned: with O(action=verify)
 problems:
-  description: One line for each file that is not as it was proven. None when all are.
+  description: One line for each file that is not as it was verified. None when all are.
   type: list
   elements: str
   returned: with O(action=verify)
-  sample: ["model-2.safetensors has sha256:39fdbcddd0cf78a74..., expected sha256:5c50b988966f2cbdc... as it was proven"]
+  sample: ["model-2.safetensors has sha256:39fdbcddd0cf78a74..., expected sha256:5c50b988966f2... as it was verified"]
 access:
   description: Whether the hub hands out the model, false where it does not answer; the module fails where it refuses.
   type: bool
@@ -244,7 +244,7 @@ class Source(Protocol):
         """Every file of the revision."""
 
     def fetch(self, item: RemoteFile, directory: str) -> None:
-        """Bring one of them, proven."""
+        """Bring one of them, verified."""
 
 
 def fetch_all(source: Source, directory: str, files: list[RemoteFile], workers: int) -> None:
@@ -262,7 +262,7 @@ def fetch_all(source: Source, directory: str, files: list[RemoteFile], workers: 
 def stale_files(record: Mapping[str, Any], files: list[RemoteFile]) -> list[str]:
     """Files an earlier revision brought and this one lacks: an engine would load them too.
 
-    `files` is everything the revision has. What is only left out of it was proven here once, and nothing loads it: it
+    `files` is everything the revision has. What is only left out of it was verified here once, and nothing loads it: it
     stays.
     """
     listed = {item.path for item in files}
@@ -270,7 +270,7 @@ def stale_files(record: Mapping[str, Any], files: list[RemoteFile]) -> list[str]
 
 
 def converge(host: Host, source: Source, parameters: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Make the directory hold exactly the proven files of the revision."""
+    """Make the directory hold exactly the verified files of the revision."""
     if check_mode and parameters.get("peer"):
         return without_peer(host, parameters)
     files = source.files()
@@ -299,16 +299,16 @@ def choose(files: list[RemoteFile], selection: Selection, parameters: Mapping[st
 
 
 def without_peer(host: Host, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What check mode can say while nobody shares yet: whether everything is proven here."""
+    """What check mode can say while nobody shares yet: whether everything is verified here."""
     directory = parameters["directory"]
     record = read_record(host, directory)
-    proven, _ = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
+    verified, _ = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
     same = (record["repository"], record["revision"]) == (parameters["repository"], parameters["revision"])
     same = same and parameters.get("contents") in (None, "", record_contents(record))
     wanted = files_lacking(read_selection(parameters.get("files")), record["files"], left_out(record))
     none: dict[str, Any] = {"fetched": [], "removed": [], "bytes": 0, "left_out": [], "left_out_bytes": 0}
     none["contents"] = ""
-    return {"changed": bool(wanted) or not (proven and same), **none}
+    return {"changed": bool(wanted) or not (verified and same), **none}
 
 
 def bring(
@@ -341,18 +341,18 @@ def bring(
     if check_mode and fetch:
         recorded = False
     else:
-        proven = make_record(
+        verified = make_record(
             host, directory, parameters["repository"], parameters["revision"], chosen, record["files"], others
         )
-        contents = record_contents(proven)
+        contents = record_contents(verified)
         check_contents(contents, parameters)
-        recorded = proven == record
+        recorded = verified == record
         if not check_mode:
             for path in stale:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(directory, path))
             if not recorded:
-                write_record(directory, proven)
+                write_record(directory, verified)
     return {
         "changed": bool(fetch or stale or not recorded),
         "fetched": sorted(item.path for item in fetch),
@@ -374,7 +374,7 @@ def check_contents(found: str, parameters: Mapping[str, Any]) -> None:
             f"the files of {parameters['repository']} at {parameters['revision']} have the digest {found} together, "
             f"expected {expected} as they are pinned: they are not the files that somebody looked at, or others are "
             "chosen than then (model_weights_files); find out which before you change the pin; nothing was recorded "
-            "as proven"
+            "as verified"
         )
 
 
@@ -417,7 +417,7 @@ def work(parameters: Mapping[str, Any], check_mode: bool, meter: Meter) -> dict[
     return {**result, "notes": notes, "seconds": round(time.monotonic() - began, 3)}
 
 
-def prove(host: Host, parameters: Mapping[str, Any], meter: Meter) -> dict[str, Any]:
+def verify(host: Host, parameters: Mapping[str, Any], meter: Meter) -> dict[str, Any]:
     """Read all files that the record names."""
     directory = parameters["directory"]
     text = host.read_text(os.path.join(directory, RECORD_NAME))
@@ -427,10 +427,10 @@ def prove(host: Host, parameters: Mapping[str, Any], meter: Meter) -> dict[str, 
         told = f"{directory} has a record that cannot be used ({error}): bring the model again, which makes a new one"
         return {"changed": False, "files": 0, "bytes": 0, "problems": [told]}
     if not files:
-        return {"changed": False, "files": 0, "bytes": 0, "problems": [f"{directory} has no record of proven files"]}
+        return {"changed": False, "files": 0, "bytes": 0, "problems": [f"{directory} has no record of verified files"]}
     wrong = wrong_files(directory, files, max(1, parameters["workers"]), meter)
     problems = [
-        f"{item.path} has {_short(found)}, expected {_short(item.digest)} as it was proven"
+        f"{item.path} has {_short(found)}, expected {_short(item.digest)} as it was verified"
         if found
         else f"{item.path} is missing"
         for item, found in wrong
@@ -439,7 +439,7 @@ def prove(host: Host, parameters: Mapping[str, Any], meter: Meter) -> dict[str, 
 
 
 def recorded_files(text: str | None) -> list[RemoteFile]:
-    """What a record says was proven; nothing without one."""
+    """What a record says was verified; nothing without one."""
     record = parse_record(text) if text is not None else {"files": {}}
     return [
         RemoteFile(check_path(path), int(entry["size"]), str(entry["digest"]), str(entry.get("sha256") or ""))
@@ -502,8 +502,8 @@ def main() -> None:
     if parameters["action"] == "ask":
         ask(module)
     if parameters["action"] == "verify":
-        subject = f"the proof of {parameters['directory']}"
-        run_watched(module, Job(subject), lambda meter: prove(Host(), parameters, meter))
+        subject = f"the verification of {parameters['directory']}"
+        run_watched(module, Job(subject), lambda meter: verify(Host(), parameters, meter))
     else:
         run_watched(module, Job(parameters["directory"]), lambda meter: work(parameters, module.check_mode, meter))
 

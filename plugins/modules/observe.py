@@ -242,7 +242,7 @@ observation:
       description: Existence, id, and the record of the check of each image, by its name.
       type: dict
       returned: when images were named
-      sample: {"firstlight/engine:sha256-0123": {"exists": true, "id": "sha256:4567", "proof": null}}
+      sample: {"firstlight/engine:sha256-0123": {"exists": true, "id": "sha256:4567", "record": null}}
     containers:
       description: Existence, whether running, and image by container name.
       type: dict
@@ -250,8 +250,8 @@ observation:
       sample: {"firstlight-ray": {"exists": true, "running": true, "image": "vllm/vllm-openai@sha256:0123"}}
     snapshots:
       description:
-        - Whether the weights in each directory are the proven ones, and of which revision.
-        - C(contents) is the digest of all its files together, as they were proven.
+        - Whether the weights in each directory are the verified ones, and of which revision.
+        - C(contents) is the digest of all its files together, as they were verified.
         - C(files) and C(left_out) are there where files of the revision were not brought, because no engine loads them.
       type: dict
       returned: when snapshots were named

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: peer_share
-short_description: Share proven files with the other nodes of a cluster for a while
+short_description: Share verified files with the other nodes of a cluster for a while
 version_added: "0.1.0"
 author: The Firstlight authors (!UNKNOWN)
 description:
-  - Starts the transient systemd unit C(firstlight-share.service), which serves directories that have a record of proven
-    files over HTTP, in the words of a model hub, so that M(firstlight.cluster.model_snapshot) on the other nodes takes
-    them from here, resumes and proves them as from the hub itself.
-  - It serves only files of the record that are still as they were proven, only to whoever has O(token), and ends by
+  - Starts the transient systemd unit C(firstlight-share.service), which serves directories that have a record of
+    verified files over HTTP, in the words of a model hub, so that M(firstlight.cluster.model_snapshot) on the other
+    nodes takes them from here, resumes and verifies them as from the hub itself.
+  - It serves only files of the record that are still as they were verified, only to whoever has O(token), and ends by
     itself after O(lifetime), or when nobody came for O(idle) seconds. Requests are signed with the token, which is
     itself never sent.
   - What it lists cannot be believed by whoever asks over the network. The digest of each list is returned here, for
@@ -141,18 +141,18 @@ class ShareError(Exception):
 
 
 def shared_directory(host: Host, directory: str) -> dict[str, Any]:
-    """What is served of a directory: the files its record names, each as it was proven."""
+    """What is served of a directory: the files its record names, each as it was verified."""
     text = host.read_text(os.path.join(directory, RECORD_NAME))
     try:
         record = parse_record(text) if text is not None else None
     except ValueError as error:
-        raise ShareError(f"{directory} cannot be shared: {error}; prove its files again") from error
+        raise ShareError(f"{directory} cannot be shared: {error}; verify its files again") from error
     if record is None:
-        raise ShareError(f"{directory} has no record of proven files, expected one to share: prove its files first")
+        raise ShareError(f"{directory} has no record of verified files, expected one to share: verify its files first")
     verified, reason = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
     if not verified:
         raise ShareError(
-            f"{directory} cannot be shared: {reason}; expected it as it was proven: bring it again on this node first"
+            f"{directory} cannot be shared: {reason}; expected it as it was verified: bring it again on this node first"
         )
     return {
         "directory": directory,

@@ -14,7 +14,7 @@ description:
     undo it kept on the host. Each step adds an entry to the journal in C(/var/lib/firstlight/repin/journal.json), which
     is on disk before the module answers. Any controller can go on from there.
   - Forward the entries are C(planned), C(drained), C(staged), C(installed), C(reboot-requested) and C(booted) where the
-    driver asks for it, C(verified) and C(uncordoned). After C(failed) there is only the way back, with C(installed),
+    driver asks for it, C(verified) and C(uncordoned). After C(failed) there is only the rollback, with C(installed),
     C(reboot-requested), C(booted), C(rolled-back) and C(uncordoned).
   - Every action looks at what is there first. Asked again after it was cut off, it does the rest; asked for what is
     done, it does nothing. Two runs never work on one host at the same time; the second waits for the first.
@@ -23,7 +23,7 @@ description:
     reboots where the loaded driver is not the installed one, and verifies the host with the same observation and
     comparison as a bring-up.
   - There, a step that fails, or a verification that does not hold within O(gate_timeout), turns the move back. The
-    former set is installed and verified, and the host ends at C(rolled-back). Where the way back does not hold either,
+    former set is installed and verified, and the host ends at C(rolled-back). Where the rollback does not hold either,
     the host stays drained and the result says so. A host that goes away in the middle of a step is asked again where it
     is. A bad outcome does not fail the task; the playbook decides for the whole group.
 options:
@@ -31,14 +31,14 @@ options:
     description:
       - V(read) returns the journal and what a controller has to know beside it.
       - V(begin) records what is installed, held and configured, and opens a journal.
-      - V(fetch) keeps the packages of both ways on the host and rehearses both ways from them alone. The way back is
+      - V(fetch) keeps the packages of both ways on the host and rehearses both ways from them alone. The rollback is
         rehearsed from the packages as they will be then.
       - V(drain) takes the host out of service and remembers what ran.
       - V(stage) checks every kept package by its hash.
       - V(install) brings about the set of O(direction), after repairing what a cut-off run of dpkg left.
       - V(settle) starts what the set wants running and restarts O(restart) where no reboot did.
-      - V(request_reboot) writes the reboot down and asks for it, within the limit of O(reboots_max) in 12 hours. A move
-        forward leaves one of them for the way back.
+      - V(request_reboot) writes the reboot down and asks for it, within the limit of O(max_reboots) in 12 hours. A move
+        forward leaves one of them for the rollback.
       - V(note) adds an entry that the controller decides on.
       - V(uncordon) gives the host back, unless it was out of service before.
       - V(close) puts a finished journal with the closed ones.
@@ -74,18 +74,18 @@ options:
     default: []
   restore:
     description:
-      - Further files, or patterns of files, that the way back puts back as they are when the move begins. What is new
+      - Further files, or patterns of files, that the rollback restores as they are when the move begins. What is new
         under a pattern then goes. Files below C(/etc/firstlight) are refused.
       - The journal is readable for everybody. Of a file that is not, it has the SHA-256 alone; the content is kept in
         C(/var/lib/firstlight/repin/private-ID.json), for root, until the journal is closed.
     type: list
     elements: str
     default: []
-  reboots_max:
+  max_reboots:
     description: How often the host may be rebooted in 12 hours. For O(action=begin).
     type: int
     default: 4
-  without_way_back:
+  without_rollback:
     description: Whether to go on where the packages that are installed are not to be had. For O(action=fetch).
     type: bool
     default: false
@@ -100,7 +100,7 @@ options:
       C(install) wrote one of them in this boot. For O(action=settle).
     type: dict
     default: {}
-  prove:
+  simulate_upgrade:
     description: Whether to ask apt what an upgrade of everything would do to the new set. For O(action=read).
     type: bool
     default: false
@@ -125,7 +125,7 @@ options:
         bring-up verifies them. For O(action=move).
     type: dict
     default: {}
-  verify_back:
+  verify_rollback:
     description:
       - Desired states by role, of which only what no package brings has to hold on the former set. What the journal
         recorded always has to. For O(action=move).
@@ -143,7 +143,7 @@ options:
     description: Seconds until the verification has to hold; units start after a boot. For O(action=move).
     type: int
     default: 180
-  lost_timeout:
+  unreachable_timeout:
     description: Seconds a host may be silent when no reboot was asked for. For O(action=move).
     type: int
     default: 120
@@ -269,7 +269,7 @@ differs:
            "back": []}
 upgrade:
   description: What an upgrade of everything would do to the new set.
-  returned: with C(read), O(prove) and an open journal
+  returned: with C(read), O(simulate_upgrade) and an open journal
   type: list
   elements: str
   sample: []
@@ -428,20 +428,20 @@ def main() -> None:
             "from_packages": {"type": "list", "elements": "str", "default": []},
             "from_files": {"type": "list", "elements": "str", "default": []},
             "restore": {"type": "list", "elements": "str", "default": []},
-            "reboots_max": {"type": "int", "default": 4},
-            "without_way_back": {"type": "bool", "default": False},
+            "max_reboots": {"type": "int", "default": 4},
+            "without_rollback": {"type": "bool", "default": False},
             "units": {"type": "raw"},
             "restart": {"type": "dict", "default": {}},
-            "prove": {"type": "bool", "default": False},
+            "simulate_upgrade": {"type": "bool", "default": False},
             "stop_timeout": {"type": "int", "default": 300},
             "direction": {"type": "str", "choices": ["forward", "back"]},
             "reason": {"type": "str", "default": ""},
             "verify": {"type": "dict", "default": {}},
-            "verify_back": {"type": "dict", "default": {}},
+            "verify_rollback": {"type": "dict", "default": {}},
             "reboot_timeout": {"type": "int", "default": 900},
             "answer_timeout": {"type": "int", "default": 30},
             "gate_timeout": {"type": "int", "default": 180},
-            "lost_timeout": {"type": "int", "default": 120},
+            "unreachable_timeout": {"type": "int", "default": 120},
             "state": {"type": "str", "choices": ["booted", "verified", "failed", "rolled-back"]},
             "detail": {"type": "dict", "default": {}},
             "lock_timeout": {"type": "int", "default": 600},

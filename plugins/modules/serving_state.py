@@ -46,7 +46,7 @@ options:
     default: 180
   weights:
     description: >-
-      With O(state=absent), whether model weights go, too. Only directories with the record of a proven snapshot do.
+      With O(state=absent), whether model weights go, too. Only directories with the record of a verified snapshot do.
     type: bool
     default: false
   images:

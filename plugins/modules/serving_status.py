@@ -257,7 +257,7 @@ def serving_result(found: Standing, seconds: float) -> dict[str, Any]:
     if found.verdict not in (DONE, OUT):
         told["msg"] = (
             f"After {seconds:g} s it does not serve: {found.words}. Expected every group to serve: `firstlight status` "
-            "and `firstlight logs` show all hosts; once what is named is mended, run restart.yml"
+            "and `firstlight logs` show all hosts; once that is fixed, run restart.yml"
         )
     return told
 

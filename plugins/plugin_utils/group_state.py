@@ -138,7 +138,7 @@ def _repin(run: Run, _: Options) -> dict[str, Any]:
 
 def _repin_decision(run: Run, options: Options) -> dict[str, Any]:
     facts = run.facts(decision.FACTS, [run.host])[run.host]
-    return decision.host_decision(facts, reboots_max=options["reboots_max"], serves=options["serves"])
+    return decision.host_decision(facts, max_reboots=options["max_reboots"], serves=options["serves"])
 
 
 def _repin_report(run: Run, _: Options) -> dict[str, Any]:

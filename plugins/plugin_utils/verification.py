@@ -23,7 +23,7 @@ _ASKS_FOR_MORE = (
     "firstlight_full",
     "firstlight_bench_now",
     "weights_rehash",
-    "gpu_verify_burn_in_again",
+    "gpu_verify_burn_in_force",
     "ray_cluster_token",
     "inference_server_api_key",
 )

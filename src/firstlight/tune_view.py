@@ -59,7 +59,7 @@ def _show_result(console: Console, document: Mapping[str, Any]) -> None:
     console.print("It serves with what was kept. Write this into the inventory, or the next run of site.yml undoes it:")
     for line in result["diff"].splitlines():
         console.print(Text(safe(line), "green" if line.startswith("+") else "red" if line.startswith("-") else ""))
-    print_rows(console, [("way back", result["restore"])], style="dim", gap=2)
+    print_rows(console, [("rollback", result["restore"])], style="dim", gap=2)
 
 
 def change_words(change: Mapping[str, Any]) -> str:

@@ -235,7 +235,7 @@ class Lab:
                 left = remove(engine, self.name)
                 self.say(f"The lab {self.name} is down")
                 if left:
-                    self.say(f"The engine counts endpoints on {', '.join(left)} that are gone; its next start mends it")
+                    self.say(f"The engine counts endpoints on {', '.join(left)} that are gone; its next start fixes it")
                 if not engine.docker("ps", "-aq", "--filter", f"label={LABEL}").strip():
                     self._remove_shared(engine)
             elif self.cache.runtime.exists():

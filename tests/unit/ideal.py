@@ -193,13 +193,13 @@ def _ideal_image(name: str, want: Mapping[str, Any], peers: Mapping[str, Mapping
     """What an observation has of an image that is right."""
     head = ((peers.get(str(want.get("same_as"))) or {}).get("images") or {}).get(name) or {}
     identity = head.get("id") or f"sha256:{'0' * 64}"
-    proof = {
+    record = {
         "id": identity,
         "image": want.get("reference"),
         "name": name,
         "requires": words_of(want.get("requires") or {}),
     }
-    return {"exists": True, "id": identity, "proof": proof if want.get("reference") else None}
+    return {"exists": True, "id": identity, "record": record if want.get("reference") else None}
 
 
 def ideal_ports(rails: Mapping[str, Mapping[str, Any]], rdma: Mapping[str, Mapping[str, Any]]) -> dict[str, Port]:

@@ -37,7 +37,7 @@ UNKNOWN = {"name": "strange", "skip_reason": "not found"}
     ("packages", "status", "words"),
     [
         ([RIGHT], 0, "No known vulnerability in 1 packages"),
-        ([RIGHT, WRONG], 1, "hollow 2.0: PYSEC-1 CVE-1, mended in 2.1"),
+        ([RIGHT, WRONG], 1, "hollow 2.0: PYSEC-1 CVE-1, fixed in 2.1"),
         ([RIGHT, UNKNOWN], 1, "strange could not be looked up"),
         # A mirror without the database, of which pip-audit itself says that no vulnerability is known.
         ([UNKNOWN, UNKNOWN], 0, "NOT AUDITED"),

@@ -46,7 +46,7 @@ def test_every_rung_is_a_row_with_its_figures(capsys: pytest.CaptureFixture[str]
     assert "off no such flag" in shown
     assert "2.00 times the tokens per second of the baseline." in shown
     assert "+ x: 1" in shown
-    assert "way back go back" in shown
+    assert "rollback go back" in shown
 
 
 def test_a_run_that_found_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,11 +113,11 @@ def check_value(name: str, value: str) -> str:
 def all_paths(more: object) -> list[str]:
     """Return every path that clients may request. Raises ValueError for one that is ambiguous."""
     if not isinstance(more, Sequence) or isinstance(more, str):
-        raise ValueError(f"endpoint_paths_more is {more!r}, expected a list of paths such as [/v1/messages]")
+        raise ValueError(f"endpoint_extra_paths is {more!r}, expected a list of paths such as [/v1/messages]")
     for path in more:
         if not isinstance(path, str) or not _PATH.fullmatch(path):
             raise ValueError(
-                f"endpoint_paths_more has {path!r}, expected a path of letters, digits, ., _ and -, in which * stands "
+                f"endpoint_extra_paths has {path!r}, expected a path of letters, digits, ., _ and -, in which * stands "
                 "for one identifier, as in /v1/responses/*: correct it"
             )
     return list(dict.fromkeys([*PATHS, HEALTH_PATH, *more]))

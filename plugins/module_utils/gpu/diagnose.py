@@ -42,7 +42,7 @@ SUBJECTS: tuple[tuple[str, CheckFunction], ...] = (
 )
 """Every subject, and the function that makes its checks."""
 
-ALL_PROVEN, SOMETHING_FAILED, LEFT_OPEN = 0, 1, 3
+ALL_PASSED, SOMETHING_FAILED, LEFT_OPEN = 0, 1, 3
 """Exit statuses, for programs that only ask for a status."""
 
 
@@ -200,4 +200,4 @@ def status(checks: Iterable[Check]) -> int:
     verdicts = {one["verdict"] for one in merged(checks)}
     if FAIL in verdicts:
         return SOMETHING_FAILED
-    return ALL_PROVEN if PASS in verdicts and COULD_NOT_CHECK not in verdicts else LEFT_OPEN
+    return ALL_PASSED if PASS in verdicts and COULD_NOT_CHECK not in verdicts else LEFT_OPEN

@@ -11,7 +11,16 @@ from typing import Any
 from ..host import Host
 from .archive import listed
 from .derive import has_more
-from .image import another_image, has_digest, local_name, needed_bytes, no_room, proof_path, read_proof, split_reference
+from .image import (
+    another_image,
+    has_digest,
+    local_name,
+    needed_bytes,
+    no_room,
+    read_record,
+    record_path,
+    split_reference,
+)
 from .recipe import (
     BUILD_ROOM,
     RECIPE_LABEL,
@@ -59,8 +68,8 @@ class Bringer:
         self.recipe = self._read_recipe(parameters.get("recipe") or {})
         self.archive: str = parameters["archive"] or ""
         self.expected: str = parameters["identity"] or ""
-        proof = read_proof(host.read_text(proof_path(self.name, parameters["proofs"]))) or {}
-        self.proven = str(proof.get("id") or "")
+        record = read_record(host.read_text(record_path(self.name, parameters["records"]))) or {}
+        self.recorded = str(record.get("id") or "")
         self.parameters = parameters
 
     def _read_recipe(self, given: Mapping[str, Any]) -> Recipe | None:
@@ -79,7 +88,7 @@ class Bringer:
     def bring(self) -> str:
         """Ensure that the host has the image under its name; return how it was obtained."""
         there = inspect(self.host, self.name, self.check_mode)
-        known = self.expected or self.proven
+        known = self.expected or self.recorded
         if known and identity(there) == known:
             return "present"
         if self.expected:
@@ -87,7 +96,7 @@ class Bringer:
         if there is not None and known and inspect(self.host, known, self.check_mode) is not None:
             # The name was given to another image; the verified one is still here.
             if not self.check_mode:
-                tag(self.host, self.proven, self.name)
+                tag(self.host, self.recorded, self.name)
             return "named"
         how = self._base()
         if not self.ray:
@@ -139,7 +148,7 @@ class Bringer:
 
     def _base(self) -> str:
         """Obtain the image as published; it may already be here, under the registry's name."""
-        # Any image can be given this name: without a record only the digest proves it.
+        # Any image can be given this name: without a record only the digest identifies it.
         if is_pinned(inspect(self.host, self.base_name, self.check_mode), self.digest):
             return "present"
         if self.recipe is not None:

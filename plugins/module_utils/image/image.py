@@ -15,7 +15,7 @@ DIGEST_TO_SUPPLY = "sha256:DIGEST-TO-SUPPLY"
 LOCAL_REPOSITORY = "firstlight/engine"
 RAY_MARK = "-ray-"
 
-PROOFS = "/var/lib/firstlight/images"
+RECORDS = "/var/lib/firstlight/images"
 """One record per verified image, so that the next one can be prepared while another serves."""
 
 CONTAINERD_STORE = "io.containerd.snapshotter"
@@ -68,24 +68,24 @@ def _is_digest(text: str) -> bool:
     return text == DIGEST_TO_SUPPLY or (kind == "sha256" and is_hexadecimal(hexadecimal, 64))
 
 
-def proof_path(name: str, directory: str = PROOFS) -> str:
+def record_path(name: str, directory: str = RECORDS) -> str:
     """Return the path of a node's record of the image with this local name."""
     return f"{directory}/{name.partition(':')[2]}.json"
 
 
 def record_text(name: str, reference: str, identity: str, requires: Mapping[str, str]) -> str:
     """Render the record of an image that contains all of these; other contents or requirements change the text."""
-    proven = {"id": identity, "image": reference, "name": name, "requires": words_of(requires)}
-    return json.dumps(proven, indent=2, sort_keys=True) + "\n"
+    verified = {"id": identity, "image": reference, "name": name, "requires": words_of(requires)}
+    return json.dumps(verified, indent=2, sort_keys=True) + "\n"
 
 
-def read_proof(text: str | None) -> dict[str, Any] | None:
+def read_record(text: str | None) -> dict[str, Any] | None:
     """Parse a record; None if there is none or it is truncated."""
     try:
-        proof = json.loads(text or "")
+        record = json.loads(text or "")
     except ValueError:
         return None
-    return proof if isinstance(proof, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def words_of(requires: Mapping[str, Any]) -> dict[str, str]:

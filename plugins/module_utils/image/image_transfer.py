@@ -11,7 +11,7 @@ from typing import Any
 
 from ..host import Host
 from ..weights.snapshot import RECORD_NAME, parse_record, verify_record
-from ..weights.snapshot_store import prove_directory
+from ..weights.snapshot_store import record_directory
 from .image import is_local_name, needed_bytes, no_room
 from .store import ImageError, data_root, identity, inspect, save
 
@@ -25,7 +25,7 @@ def revision_of(image_id: str) -> str:
     return image_id.partition(":")[2][:40]
 
 
-def is_proven(host: Host, directory: str, revision: str) -> bool:
+def is_verified(host: Host, directory: str, revision: str) -> bool:
     """Whether an earlier run wrote the archive of exactly this image, and it has not been touched since."""
     try:
         record = parse_record(host.read_text(os.path.join(directory, RECORD_NAME)) or "")
@@ -43,7 +43,7 @@ def write(host: Host, name: str, directory: str, check_mode: bool) -> dict[str, 
             return {"changed": True, "revision": ""}
         raise ImageError(f"image {name} is not on this host, so that it cannot be given on: bring it here first")
     revision = revision_of(identity(entry))
-    if is_proven(host, directory, revision):
+    if is_verified(host, directory, revision):
         return {"changed": False, "revision": revision}
     needed = int(entry.get("Size") or 0)
     refusal = no_room(name, directory, needed_bytes(needed), host.disk_free(directory))
@@ -53,7 +53,7 @@ def write(host: Host, name: str, directory: str, check_mode: bool) -> dict[str, 
         shutil.rmtree(directory, ignore_errors=True)
         os.makedirs(directory, mode=0o700)
         save(host, name, os.path.join(directory, FILE))
-        prove_directory(directory, repository=REPOSITORY, revision=revision)
+        record_directory(directory, repository=REPOSITORY, revision=revision)
     return {"changed": True, "revision": revision}
 
 

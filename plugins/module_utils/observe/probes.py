@@ -20,7 +20,7 @@ from ..firewall.firewall_host import read_ruleset
 from ..gpu.cdi_probe import read_cdi
 from ..gpu.health import KIND as GPU_HEALTH
 from ..host import Host
-from ..image.image import is_local_name, proof_path, read_proof
+from ..image.image import is_local_name, read_record, record_path
 from ..parsers.cuda import parse_nvcc_version, parse_version_json
 from ..parsers.docker import parse_docker_containers, parse_docker_images
 from ..parsers.dpkg import HOLD_FORMAT, parse_holds
@@ -174,7 +174,7 @@ def _images(host: Host, names: Sequence[str], timeout: float) -> dict[str, State
         name: {
             "exists": identity is not None,
             "id": identity,
-            "proof": read_proof(host.read_text(proof_path(name))) if is_local_name(name) else None,
+            "record": read_record(host.read_text(record_path(name))) if is_local_name(name) else None,
         }
         for name, identity in found.items()
     }

@@ -487,7 +487,7 @@ class Apt:
         if not result.ok:
             raise AptError(f"These packages are still held: {', '.join(names)} ({result.summary}). Run again")
 
-    def prove_kept(self, names: Sequence[str]) -> None:
+    def simulate_upgrade(self, names: Sequence[str]) -> None:
         """Raise AptError if a dist-upgrade would change one of these packages despite holds and pins."""
         result = self.host.run(["apt-get", "dist-upgrade", "--simulate", "--yes"], self.timeout, env=QUIET)
         moved = touching(parse_simulation(result.stdout), names)

@@ -63,7 +63,7 @@ class LocalApt(Apt):
                 )
             sleep(1)
 
-    def mend(self, move: Move) -> bool:
+    def repair_move(self, move: Move) -> bool:
         """Complete what an interrupted dpkg left unfinished, as far as no files are needed; whether there was any."""
         if not self.broken() and not self.host.run(["dpkg", "--audit"], 60).stdout.strip():
             return False

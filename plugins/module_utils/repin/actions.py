@@ -56,7 +56,7 @@ def request_reboot(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
         return Answer(journal, more={"boot_id": boot})
     book.check(journal, book.REBOOT_REQUESTED, way)
     if not again:
-        refusal = book.reboot_refusal(machine.journals.reboots(journal), journal["reboots_max"], way)
+        refusal = book.reboot_refusal(machine.journals.reboots(journal), journal["max_reboots"], way)
         if refusal:
             raise JournalError(refusal)
     blockers = boot_blockers(machine.host, 60, machine.root)

@@ -29,7 +29,7 @@ def read(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     if parameters.get("to"):
         names = sorted({*parameters["to"].get("packages", {}), *(parameters.get("from_packages") or [])})
         more["set"] = {"packages": machine.apt.versions(names), "holds": machine.apt.holds(names)}
-    if journal and parameters.get("prove"):
+    if journal and parameters.get("simulate_upgrade"):
         more["upgrade"] = upgrade_problems(machine, journal)
     if journal:
         more["differs"] = {way: differs(machine, journal, way == BACK) for way in (FORWARD, BACK)}
@@ -57,7 +57,7 @@ def upgrade_problems(machine: Machine, journal: Mapping[str, Any]) -> list[str]:
     names = sorted({*pinned, *journal["to"]["holds"]})
     try:
         if names:
-            machine.apt.prove_kept(names)
+            machine.apt.simulate_upgrade(names)
     except AptError as error:
         return [str(error).rstrip(".")]
     return []
@@ -150,7 +150,7 @@ def draft(
             "id": str(parameters.get("id") or at),
             "stack": parameters.get("stack"),
             "previous_stack": parameters.get("previous_stack"),
-            "reboots_max": int(parameters.get("reboots_max") or 4),
+            "max_reboots": int(parameters.get("max_reboots") or 4),
             "to": dict(target),
             "from": {
                 "packages": versions,

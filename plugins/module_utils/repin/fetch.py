@@ -49,7 +49,7 @@ def fetch(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
             )
             refuse_unnamed(steps, journal["to"]["packages"], _release(journal["to"]["packages"]))
             there, back = moving.moves(steps)
-            gathered = _gather(machine, prepared, there, back, bool(parameters.get("without_way_back")))
+            gathered = _gather(machine, prepared, there, back, bool(parameters.get("without_rollback")))
     except OSError as error:
         raise disk_error(error, machine.store.directory) from error
     more = {
@@ -175,10 +175,10 @@ def _refuse_lost(store: Store, lost: Sequence[Wanted], there: Move, alone: bool)
         )
     if lost and not alone:
         raise StoreError(
-            f"There would be no way back: {_list(lost)}, which is installed, is neither kept in {store.directory} nor "
+            f"There would be no rollback: {_list(lost)}, which is installed, is neither kept in {store.directory} nor "
             f"in {store.archives} nor offered by any source of the host. {NOTHING} Put these packages into "
             f"{store.directory} and the SHA-256 of each by its file name into {store.path(INDEX)}, or accept that "
-            "there is no way back"
+            "there is no rollback"
         )
 
 
@@ -226,12 +226,12 @@ def _rehearse(machine: Machine, there: Move, back: Move, gathered: _Gathered, pa
         steps = apt.rehearse_local(back, _paths(store, back, gathered.debs), path)
         left = moving.left_over(back, steps)
         if left:
-            raise AptError(f"the way back would leave out {', '.join(left)}")
+            raise AptError(f"the rollback would leave out {', '.join(left)}")
     except AptError as error:
-        if parameters.get("without_way_back"):
+        if parameters.get("without_rollback"):
             return False
         raise AptError(
-            f"There would be no way back: {error}. {NOTHING} Correct the sets, or accept that there is no way back"
+            f"There would be no rollback: {error}. {NOTHING} Correct the sets, or accept that there is no rollback"
         ) from error
     finally:
         os.unlink(path)

@@ -55,7 +55,7 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
         return Answer(journal, more={"steps": [], "files": [], "held": [], "unheld": [], "repaired": False})
     book.check(journal, book.INSTALLED, way)
     if back and journal.get("way_back") is False:
-        raise StoreError("There is no way back: the packages of the old set were not to be had when the move began")
+        raise StoreError("There is no rollback: the packages of the old set were not to be had when the move began")
     if journal["move"] is None:
         raise StoreError(
             "The packages of the move were never fetched, expected them kept on the host: fetch them first"
@@ -69,7 +69,7 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
         return Answer(journal, changed=bool(told or wrong), more={"steps": told, "files": wrong})
     take_out(machine, journal, stop_limit(parameters))
     machine.apt.wait_for_others(machine.lock_timeout)
-    repaired = machine.apt.mend(move)
+    repaired = machine.apt.repair_move(move)
     journal = _with_files(machine, journal, way, wrong_files(machine.host, files))
     put(machine.host, files, machine.journals.read_private(str(journal["id"])))
     written = journal["written"][way]

@@ -35,7 +35,7 @@ REBOOT_WINDOW = datetime.timedelta(hours=12)
 
 Place = tuple[str, str]
 _TURNS = frozenset({(FORWARD, FAILED)})
-# After a `failed` on the way back, all of it may be tried again.
+# After a `failed` during the rollback, all of it may be tried again.
 _AFTER_TURN = frozenset({(BACK, INSTALLED), (BACK, ROLLED_BACK), (BACK, FAILED)})
 _FOLLOWS: dict[Place | None, frozenset[Place]] = {
     None: frozenset({(FORWARD, PLANNED)}),
@@ -182,7 +182,7 @@ def reboot_refusal(used: Sequence[str], most: int, way: str) -> str:
     if len(used) + 1 + reserve <= most:
         return ""
     free = moment(used[0]) + REBOOT_WINDOW if used else None
-    kept = ", one of which is kept for the way back" if reserve else ""
+    kept = ", one of which is kept for the rollback" if reserve else ""
     until = f"Wait until {stamp(free)} and run again" if free else "Allow more reboots"
     return (
         f"The host was rebooted {len(used)} times in the last 12 hours, and at most {most} reboots are allowed in that "
@@ -246,7 +246,7 @@ def how_to_finish(journal: Journal) -> str:
     told = f"{where[1]} ({where[0]})" if where else "nothing"
     if direction(journal) == BACK:
         return (
-            f"The move {journal['id']} to {name} is on its way back and stands at {told}: run the re-pin to {name} "
+            f"The move {journal['id']} to {name} is rolling back and stands at {told}: run the re-pin to {name} "
             "again, which finishes it"
         )
     other = f", or, to go back, to {before}" if before else ""

@@ -109,7 +109,7 @@ def unrecoverable_reason(before: Mapping[str, Any] | None, now: Mapping[str, Any
     if failed >= PATIENCE:
         return (
             f"group {now['name']} failed to start {failed} times while it was waited for, and is {group_words(now)}: "
-            "mend what it names; its supervisor goes on trying meanwhile"
+            "fix what it reports; its supervisor goes on trying meanwhile"
         )
     return None
 
@@ -138,8 +138,8 @@ def group_remedy(host: str, item: Mapping[str, Any]) -> str | None:
     if phase == NO_SUPERVISOR:
         return "run site.yml"
     if phase == FAILED:
-        return "mend what it names (`journalctl -u firstlight-supervisor` on the head), then run playbooks/serve.yml"
+        return "fix what it reports (`journalctl -u firstlight-supervisor` on the head), then run playbooks/serve.yml"
     return (
-        "wait, or mend what it names: the supervisor goes on by itself "
+        "wait, or fix what it reports: the supervisor goes on by itself "
         f"(`journalctl -u firstlight-supervisor` on {host})"
     )

@@ -54,7 +54,7 @@ class Needs:
     """What a node must have before anything starts."""
 
     image: str = ""
-    image_proof: str = ""
+    image_record: str = ""
     """A JSON file whose `id` is that of the verified image."""
     weights: str = ""
     memory: Memory = field(default_factory=Memory)
@@ -263,7 +263,7 @@ def _needs(needs: Mapping[str, Any]) -> Needs:
         raise ConfigError(f"needs.memory.gpus is {gpus!r}, expected a list of their numbers")
     return Needs(
         image=_text(needs, "image", ""),
-        image_proof=_text(needs, "image_proof", ""),
+        image_record=_text(needs, "image_record", ""),
         weights=_text(needs, "weights", ""),
         memory=Memory(kind, share, tuple(gpus), early),
         drop_caches=bool(needs.get("drop_caches")),

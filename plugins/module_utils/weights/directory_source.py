@@ -85,7 +85,7 @@ class DirectorySource:
         if unknown:
             self.notes.append(
                 f"{place.root} says nothing of what the hub lists for {len(unknown)} of {len(paths)} files (such as "
-                f"{unknown[0]}): they are taken as they are there, and are proven equal on every node"
+                f"{unknown[0]}): they are taken as they are there, and are verified equal on every node"
             )
             self.meter.begin("reading", sum(os.path.getsize(os.path.join(place.root, path)) for path in unknown))
         out = sorted(set(there) - set(paths))
@@ -109,7 +109,7 @@ class DirectorySource:
             except ValueError as error:
                 digester, found = None, str(error)
             else:
-                if digester is not None and digester.proves(item):
+                if digester is not None and digester.matches(item):
                     put_in_place(partial, target)
                     return
                 found = digester.result() if digester is not None else f"fewer than the {item.size} bytes it had"

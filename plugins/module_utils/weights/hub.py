@@ -191,7 +191,7 @@ class Digester:
         """Return the SHA-256 so far, as 64 digits."""
         return self._sha256.hexdigest()
 
-    def proves(self, item: RemoteFile) -> bool:
+    def matches(self, item: RemoteFile) -> bool:
         """Whether the bytes so far are exactly those of that file."""
         return self.result() == item.digest and item.sha256 in ("", self.sha256())
 
@@ -213,8 +213,8 @@ def to_fetch(
         if have is None or have[0] != item.size:
             fetch.append(item)
             continue
-        proven = record.get(item.path) or {}
-        known = (proven.get("digest"), proven.get("size"), proven.get("mtime_ns"))
+        verified = record.get(item.path) or {}
+        known = (verified.get("digest"), verified.get("size"), verified.get("mtime_ns"))
         if known != (item.digest, have[0], have[1]):
             verify.append(item)
     return fetch, verify

@@ -245,7 +245,7 @@ class HubClient:
             before = _size(partial)
             self.meter.add(-counted)
             digester, trouble = self._attempt(item, partial, directory)
-            if digester is not None and digester.proves(item):
+            if digester is not None and digester.matches(item):
                 put_in_place(partial, target)
                 return
             if digester is not None or isinstance(trouble, ValueError):
@@ -314,8 +314,8 @@ def _peer_refused(endpoint: str, what: str, path: str, status: int) -> str:
         )
     if status == 409:
         return (
-            f"{endpoint} no longer has {path or what} as it was proven there (HTTP 409): something changed the file on "
-            "that node; run again, which proves and repairs it there first"
+            f"{endpoint} no longer has {path or what} as it was verified there (HTTP 409): something changed the file "
+            "on that node; run again, which verifies and repairs it there first"
         )
     return f"{endpoint} answered HTTP {status} for {what}, expected a node that shares exactly that: run again"
 

@@ -223,9 +223,9 @@ class Answer(BaseHTTPRequestHandler):
             return
         with stream:
             found = os.fstat(stream.fileno())
-            is_proven = (found.st_size, found.st_mtime_ns) == (entry["size"], entry["mtime_ns"])
-            if not stat.S_ISREG(found.st_mode) or not is_proven:
-                self.log_error("%s changed since it was proven", path)
+            is_verified = (found.st_size, found.st_mtime_ns) == (entry["size"], entry["mtime_ns"])
+            if not stat.S_ISREG(found.st_mode) or not is_verified:
+                self.log_error("%s changed since it was verified", path)
                 self._refuse(HTTPStatus.CONFLICT)
                 return
             self._send(stream, found.st_size)

@@ -107,12 +107,12 @@ def _sha256(directory: str, item: RemoteFile, entry: Mapping[str, Any], known: M
     if known.get("sha256") and all(known.get(name) == value for name, value in entry.items()):
         return str(known["sha256"])
     digester = digest_file(os.path.join(directory, item.path), item)
-    if digester is None or not digester.proves(item):
+    if digester is None or not digester.matches(item):
         raise HubError(f"{item.path} changed in {directory} just now: keep others out of it and run again")
     return digester.sha256()
 
 
-def prove_directory(directory: str, repository: str, revision: str, meter: Meter | None = None) -> dict[str, Any]:
+def record_directory(directory: str, repository: str, revision: str, meter: Meter | None = None) -> dict[str, Any]:
     """Hash every file of a directory that was created on this node; write and return its record."""
     paths = sorted(
         os.path.relpath(os.path.join(place, name), directory)
@@ -156,7 +156,7 @@ def wrong_files(
         digester = digest_file(os.path.join(directory, item.path), item, meter)
         if digester is None:
             return item, ""
-        return None if digester.proves(item) else (item, digester.result())
+        return None if digester.matches(item) else (item, digester.result())
 
     if meter is not None:
         meter.begin("reading", total(files))

@@ -40,14 +40,14 @@ def _compared(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     expected: dict[str, Any] = {}
     seen: dict[str, Any] = {}
-    proof = have.get("proof")
+    record = have.get("record")
     if want.get("reference"):
         requires = words_of(want.get("requires") or {})
-        if proof is None or proof.get("image") != want["reference"] or proof.get("requires") != requires:
+        if record is None or record.get("image") != want["reference"] or record.get("requires") != requires:
             expected["checked"] = ", ".join(f"{key} {requires[key]}" for key in sorted(requires)) or "yes"
-            seen["checked"] = "no" if proof is None else "for something else"
-        elif proof.get("id") != have.get("id"):
-            expected["id"], seen["id"] = proof.get("id") or UNKNOWN, have.get("id")
+            seen["checked"] = "no" if record is None else "for something else"
+        elif record.get("id") != have.get("id"):
+            expected["id"], seen["id"] = record.get("id") or UNKNOWN, have.get("id")
     head = want.get("same_as")
     if head:
         there = (((peers.get(head) or {}).get("images") or {}).get(name) or {}).get("id")

@@ -217,7 +217,7 @@ def unmeasured_faults(seen: Measurements, explained: Callable[[Key], bool]) -> l
             ports = f"{MEETING_PORT}-{MEETING_PORT + 2}"
             todo = f"let TCP {ports} through the firewall on the fabric, then test it again"
         else:
-            todo = "mend that, then test the fabric again"
+            todo = "fix that, then test the fabric again"
         found.append(Diagnosis(f"{KINDS[kind]} throughput was not measured, {listed(hosts)}: {reason}", todo, explains))
     return found
 

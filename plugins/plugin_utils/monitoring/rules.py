@@ -78,7 +78,7 @@ ALERTS: tuple[Alert, ...] = (
         "0m",
         CRITICAL,
         "Group {{ $labels.group }} of {{ $labels.host }} was given up",
-        "It failed too often and stays down. `firstlight status` has the reason; run playbooks/serve.yml once mended.",
+        "It failed too often and stays down. `firstlight status` has the reason; run playbooks/serve.yml once fixed.",
     ),
     Alert(
         "FirstlightGroupRestarts",

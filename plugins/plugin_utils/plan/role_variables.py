@@ -70,7 +70,7 @@ _EVALUATED = {
     "inference_image_ray": "firstlight_stack and its ray",
     "inference_image_ray_lock": "firstlight_stack and its ray",
     "inference_image_archive": "firstlight_image_archive",
-    "inference_image_archive_on": "firstlight_image_archive",
+    "inference_image_archive_location": "firstlight_image_archive",
     "inference_image_is_head": "the group head of the inventory",
     "inference_image_head_host": "the group head of the inventory",
     "model_weights_same_as": "the group head of the inventory",

@@ -50,6 +50,6 @@ def attendance_message(expected: Sequence[str], missing: Mapping[str, Sequence[s
     it, be = ("it", "is") if out == 1 else ("them", "are")
     return (
         f"{out} of {len(expected)} hosts {be} out ({named}), expected all of them: what serves needs every host, so "
-        f"{begun}.{prepared} Do: mend what is said of {it}, then run this again; what is done already is not done "
+        f"{begun}.{prepared} Do: fix what is reported of {it}, then run this again; what is done already is not done "
         f"twice.{again}"
     )

@@ -23,7 +23,7 @@ FACTS = {
 }
 
 
-def host_decision(facts: Mapping[str, Any], *, reboots_max: int = 4, serves: bool = True) -> dict[str, Any]:
+def host_decision(facts: Mapping[str, Any], *, max_reboots: int = 4, serves: bool = True) -> dict[str, Any]:
     """Return the decision, with the target set `to`, and the `from_packages` and `from_files` to leave."""
     plan, desired, observation = facts["plan"], facts["desired"], facts["seen"]["observation"]
     planned = plan.get("desired") or {}
@@ -33,7 +33,7 @@ def host_decision(facts: Mapping[str, Any], *, reboots_max: int = 4, serves: boo
         wanted_gpus=(planned.get("gpu_verify") or {}).get(health.KIND),
         held_back=held,
         obstacles=[*_obstacles(plan, observation), *(_unconnected(plan) if serves else [])],
-        reboots_max=reboots_max,
+        max_reboots=max_reboots,
         serves=serves,
     )
     decided = decide(str(plan["cluster"]["stack"]), observation, facts["reading"], facts["pending"], terms)

@@ -47,7 +47,7 @@ class Terms:
     """Roles of the stack that must not change what is installed, as for a factory driver."""
     obstacles: Sequence[str] = ()
     """Why the state of this host's driver or fabric forbids changes."""
-    reboots_max: int = 4
+    max_reboots: int = 4
     serves: bool = True
     """Whether the run starts serving again."""
 
@@ -90,10 +90,10 @@ def _errors(
         if foreign:
             return [_factory(one, stack) for one in foreign[:3]]
     spent = len(reading.get("reboots") or ())
-    if spent + 2 > terms.reboots_max:
+    if spent + 2 > terms.max_reboots:
         reason = (
             f"rebooted {spent} times for a re-pin in the last 12 hours, and a move may need two more (there and back), "
-            f"expected at most {terms.reboots_max}: find out why, wait, or raise repin_reboots_max"
+            f"expected at most {terms.max_reboots}: find out why, wait, or raise repin_max_reboots"
         )
         return [reason]
     return []
@@ -133,7 +133,7 @@ def _resume(stack: str, journal: Mapping[str, Any]) -> Decision:
     state = states[-1] if states else "none"
     if journal.get("stack") == stack:
         # A rollback under way must complete before the host can be moved again.
-        return Decision(BACK, ["it was on its way back"], state) if "failed" in states else Decision(MOVE, [], state)
+        return Decision(BACK, ["it was rolling back"], state) if "failed" in states else Decision(MOVE, [], state)
     if journal.get("previous_stack") == stack:
         return Decision(BACK, [f"the move to {journal.get('stack')} is given up"], state, given_up=True)
     reason = (

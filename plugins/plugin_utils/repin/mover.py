@@ -60,7 +60,7 @@ class Hands(Protocol):
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
         """Observe these states; raises UnreachableError or RefusedError."""
 
-    def mend(self, module: str, arguments: Mapping[str, Any]) -> None:
+    def repair(self, module: str, arguments: Mapping[str, Any]) -> None:
         """Run a module that repairs one difference; raises UnreachableError or RefusedError."""
 
     def boot_id(self) -> str:
@@ -83,11 +83,11 @@ class Request:
     direction: str = book.FORWARD
     reason: str = ""
     verify: Mapping[str, Any] = field(default_factory=dict)
-    verify_back: Mapping[str, Any] = field(default_factory=dict)
+    verify_rollback: Mapping[str, Any] = field(default_factory=dict)
     restart: Mapping[str, Sequence[str]] = field(default_factory=lambda: RESTART)
     reboot_timeout: float = 900
     gate_timeout: float = 180
-    lost_timeout: float = 120
+    unreachable_timeout: float = 120
     interval: float = 3
 
 
@@ -187,7 +187,7 @@ class Mover:
     def _read(self) -> dict[str, Any]:
         """Read the journal, retrying for as long as its latest entry requires."""
         booting = self._booting or book.state(self._journal) == book.REBOOT_REQUESTED
-        patience = self.request.reboot_timeout if booting else self.request.lost_timeout
+        patience = self.request.reboot_timeout if booting else self.request.unreachable_timeout
         end = self.hands.now() + patience
         while True:
             try:
@@ -220,7 +220,7 @@ class Mover:
         installed = book.state(self._journal) == book.INSTALLED
         # Without a change of packages a reboot has no effect: the gate reports the problems.
         moves = moves_something(self._journal or {})
-        mended: set[str] = set()
+        repaired: set[str] = set()
         end = self.hands.now() + self.request.gate_timeout
         observation = self.hands.observe(wanted)
         if installed and not (moves and _reboot_due(wanted, observation)):
@@ -237,7 +237,7 @@ class Mover:
                 return False, self._upgrades(way)
             if self.hands.now() > end:
                 return due, found
-            self._mend(wanted, wrong, mended)
+            self._repair(wanted, wrong, repaired)
             self.hands.sleep(self.request.interval)
             observation = self.hands.observe(wanted)
 
@@ -245,11 +245,11 @@ class Mover:
         """Return what an upgrade would do to the new set; the former set is restored as it was, without this check."""
         if way == book.BACK:
             return []
-        return [str(one) for one in self.hands.module("read", {"prove": True})["upgrade"]]
+        return [str(one) for one in self.hands.module("read", {"simulate_upgrade": True})["upgrade"]]
 
     def _wanted(self, way: str) -> dict[str, Any]:
         """Return the states to verify: those of the roles, and the set's driver according to its packages."""
-        roles = dict(self.request.verify if way == book.FORWARD else self.request.verify_back)
+        roles = dict(self.request.verify if way == book.FORWARD else self.request.verify_rollback)
         packages = target_packages(self._journal or {}, way == book.BACK)
         there = {name: version for name, version in packages.items() if version}
         driver = module_package(there)
@@ -273,24 +273,24 @@ class Mover:
         sentences += explain(found)
         return list(dict.fromkeys(sentences)), found
 
-    def _mend(self, wanted: Mapping[str, Any], wrong: Sequence[Difference], mended: set[str]) -> None:
+    def _repair(self, wanted: Mapping[str, Any], wrong: Sequence[Difference], repaired: set[str]) -> None:
         """Repair what no package provides: the daemon's settings, the CDI specification for the loaded driver, and
         stopped units. The gate reports what cannot be repaired; failed settings are not retried."""
         for one in wrong:
             path = str(one["key"])
-            if path in mended:
+            if path in repaired:
                 continue
             with contextlib.suppress(RefusedError):
                 if one["kind"] == "settings":
-                    mended.add(path)
+                    repaired.add(path)
                     state = next(state for state in wanted.values() if path in (state.get("json_files") or {}))
                     restarted = {name: {**want, "active": True} for name, want in (state.get("units") or {}).items()}
                     settings = {"json_files": {path: state["json_files"][path]}, "units": restarted}
-                    self.hands.mend(_SERVICES, {"desired": settings, "stop": _with_sockets(restarted)})
+                    self.hands.repair(_SERVICES, {"desired": settings, "stop": _with_sockets(restarted)})
                 elif one["kind"] == "cdi":
                     # A driver that was just loaded may fail at first.
-                    self.hands.mend(_SERVICES, {"desired": {"cdi": {path: {}}}, "answer_timeout": 60})
-                    mended.add(path)
+                    self.hands.repair(_SERVICES, {"desired": {"cdi": {path: {}}}, "answer_timeout": 60})
+                    repaired.add(path)
         names = {str(one["key"]) for one in wrong if one["kind"] == "unit"}
         units: dict[str, Any] = {}
         for state in wanted.values():
@@ -374,7 +374,7 @@ class Mover:
             (one["detail"] for one in (self._journal or {})["entries"] if one["state"] == book.FAILED), {}
         )
         began = f"It failed at {first.get('at')}: {first.get('reason')}. "
-        return self._end(book.FAILED, f"{began}On the way back: {words}. The host stays drained")
+        return self._end(book.FAILED, f"{began}During the rollback: {words}. The host stays drained")
 
     def _lost(self, words: str) -> Outcome:
         where = book.state(self._journal) or "its first answer"

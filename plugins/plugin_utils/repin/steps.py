@@ -102,14 +102,14 @@ def _running(journal: book.Journal, state: str, way: str, seen: Seen) -> Next:
 
 def _after_failure(journal: book.Journal, way: str, seen: Seen) -> Next:
     if way == book.BACK and seen.gave_up:
-        return Next(STOP, words=str(book.failure(journal).get("reason") or "the way back failed"))
+        return Next(STOP, words=str(book.failure(journal).get("reason") or "the rollback failed"))
     if not changed(journal):
         return Next(NOTE, {"state": book.ROLLED_BACK, "direction": book.BACK}, book.ROLLED_BACK)
     if journal.get("way_back") is False:
         return Next(
             STOP,
             words=(
-                "there is no way back, because the packages of the old set were not to be had and the move was begun "
+                "there is no rollback, because the packages of the old set were not to be had and the move was begun "
                 "without them"
             ),
         )

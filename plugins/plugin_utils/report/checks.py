@@ -47,7 +47,7 @@ _WANTED = {
     "hold": "on hold",
     "cuda": "the pinned release",
     "image": "the pinned digest",
-    "snapshot": "the pinned revision, proven",
+    "snapshot": "the pinned revision, verified",
     "firmware": "as when the fabric was tested",
     "fabric.ping": "packets that fill the MTU arrive",
     "fabric.route": "leaves by its own port",

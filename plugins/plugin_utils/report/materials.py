@@ -100,12 +100,12 @@ def _parts(
         missing = "not there" if "images" in seen else None
         yield "image", at(want, "reference"), at(want, "reference") if image.get("exists") else missing
         for tool, version in mapping(at(want, "requires")).items():
-            yield f"in the image: {tool}", version, at(image, "proof", "requires", tool)
+            yield f"in the image: {tool}", version, at(image, "record", "requires", tool)
     for path, want in mapping(at(desired, "model_weights", "snapshots")).items():
         own = mapping(at(seen, "snapshots", path))
-        proven = "" if own.get("verified") else " (not proven)"
+        verified = "" if own.get("verified") else " (not verified)"
         yield "model", at(want, "repository"), own.get("repository")
-        yield "model revision", at(want, "revision"), f"{own['revision']}{proven}" if own.get("revision") else None
+        yield "model revision", at(want, "revision"), f"{own['revision']}{verified}" if own.get("revision") else None
     if serials:
         yield "serial number", None, part.get("serial") or None
         for gpu in listed(at(part, "gpus", "smi-xml", "gpus")):

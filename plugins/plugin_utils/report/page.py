@@ -85,7 +85,7 @@ def digest(data: str) -> str:
     return hashlib.sha256(data.encode()).hexdigest()
 
 
-# --- the way back --------------------------------------------------------------------------------------------------
+# --- a page read back ------------------------------------------------------------------------------------------------
 class _Parts(HTMLParser):
     """Collects the text of the elements with our ids."""
 

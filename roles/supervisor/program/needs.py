@@ -129,17 +129,17 @@ def image_problem(host: Host, needs: Needs) -> str:
             f"Docker does not tell whether the image {needs.image} is there ({result.summary}), expected an answer: "
             "see journalctl -u docker.service"
         )
-    if not needs.image_proof:
+    if not needs.image_record:
         return ""
-    found, expected = result.stdout.strip(), _proven_id(host.read_text(needs.image_proof))
+    found, expected = result.stdout.strip(), _recorded_id(host.read_text(needs.image_record))
     if not expected:
-        return f"the image {needs.image} has no proof in {needs.image_proof}, expected its id there: {remedy}"
+        return f"the image {needs.image} has no record in {needs.image_record}, expected its id there: {remedy}"
     if found != expected:
-        return f"the image {needs.image} is {found}, expected {expected}, which was proven: {remedy}"
+        return f"the image {needs.image} is {found}, expected {expected}, which was verified: {remedy}"
     return ""
 
 
-def _proven_id(text: str | None) -> str:
+def _recorded_id(text: str | None) -> str:
     try:
         document = json.loads(text or "")
     except ValueError:
@@ -152,15 +152,15 @@ def weights_problem(host: Host, directory: str) -> str:
     """Return which file no longer matches its verified state, or an empty string."""
     if not directory:
         return ""
-    remedy = "run playbooks/serve.yml, which fetches and proves them again"
+    remedy = "run playbooks/serve.yml, which fetches and verifies them again"
     text = host.read_text(os.path.join(directory, RECORD_NAME))
     if text is None:
-        return f"{directory} has no record of proven weights ({RECORD_NAME}), expected one: {remedy}"
+        return f"{directory} has no record of verified weights ({RECORD_NAME}), expected one: {remedy}"
     try:
         right, why = verify_record(parse_record(text), lambda name: host.size_and_mtime(os.path.join(directory, name)))
     except ValueError as error:
         right, why = False, str(error)
-    return "" if right else f"the weights in {directory} are not as they were proven: {why}; {remedy}"
+    return "" if right else f"the weights in {directory} are not as they were verified: {why}; {remedy}"
 
 
 def token_problem(host: Host, paths: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from firstlight.discover.hardware import Profiles
 from firstlight.discover.look import read_node
 from firstlight.discover.probe import Machine
-from firstlight.ssh.faults import Fault, LostError, NodeError, lost, no_login, unproven
+from firstlight.ssh.faults import Fault, LostError, NodeError, lost, no_login, wrong_serial
 from firstlight.ssh.session import Answer, Credentials, Session, closing
 from firstlight.ssh.targets import Target
 from firstlight.ssh.together import together
@@ -79,12 +79,12 @@ class FirstTouch:
         return list(outcomes.values())
 
     def _replace(self, outcomes: Iterable[Outcome]) -> None:
-        """Pin the new key of each machine that replaces another, which only a matching serial number proves."""
+        """Pin the new key of each machine that replaces another, which only a matching serial number confirms."""
         for outcome in outcomes:
             if outcome.fault or not self.trust.waits(outcome.target, self.port):
                 continue
             if outcome.machine is None or outcome.machine.serial != outcome.target.serial:
-                outcome.fault = unproven(outcome.machine.serial if outcome.machine else None, outcome.target.serial)
+                outcome.fault = wrong_serial(outcome.machine.serial if outcome.machine else None, outcome.target.serial)
             elif self.trust.keep:
                 self.trust.replace(outcome.target, self.port)
 

@@ -26,8 +26,8 @@ from firstlight.options import add_json_option
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "diagnose",
-        description="Evaluates captured output by a hardware profile. Nothing is contacted. Exits 0 when everything "
-        "that the captures should prove was proven, 1 when a check failed, 3 when something could not be checked, "
+        description="Evaluates captured output by a hardware profile. Nothing is contacted. Exits 0 when every "
+        "check that the captures cover has passed, 1 when a check failed, 3 when something could not be checked, "
         "and 2 when a file or a profile cannot be used. "
         "Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",
     )

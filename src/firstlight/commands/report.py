@@ -93,7 +93,7 @@ def _finish(arguments: argparse.Namespace, document: Mapping[str, Any], kept: Pa
     if arguments.accept:
         if verdict == NOT_ACCEPTED:
             raise FirstlightError(
-                "the report is not accepted, so it was not kept as the accepted one: mend what is wrong"
+                "the report is not accepted, so it was not kept as the accepted one: fix what is wrong"
             )
         place = (kept.parent if kept else _directory(str(document["cluster"]))) / ACCEPTED
         _write(place, json.dumps(document, indent=1) + "\n", 0o600)

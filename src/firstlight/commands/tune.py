@@ -20,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Tries other settings of serving, one at a time: each is served, measured and asked, and kept only "
         "if it is faster than the last one by more than the runs differ, holds the targets and answers as well. The "
         "server restarts for each of them. At the end it serves what was kept, and the command shows what to write "
-        "into the inventory, and the way back. One that was interrupted goes on with --resume, or is undone with "
+        "into the inventory, and the rollback. One that was interrupted goes on with --resume, or is undone with "
         "--restore.",
     )
     parser.set_defaults(run=run)
@@ -210,7 +210,7 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
         if not began:
             raise FirstlightError(f"{error}. Nothing was changed") from error
         raise FirstlightError(
-            f"{error}. What was measured is kept in {kept.path(document)}: mend what is named and go on with "
+            f"{error}. What was measured is kept in {kept.path(document)}: fix what is reported and go on with "
             f"`{_again(arguments, '--resume')}`, or go back with `{_again(arguments, '--restore')}`"
         ) from error
 

@@ -93,7 +93,7 @@ def key_changed(pinned: str, shown: str) -> Fault:
     )
 
 
-def unproven(found: str | None, expected: str | None) -> Fault:
+def wrong_serial(found: str | None, expected: str | None) -> Fault:
     return Fault(
         "not-replaced",
         "the machine that shows the new key has "

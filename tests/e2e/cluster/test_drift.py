@@ -48,7 +48,7 @@ def test_drift_is_named_with_its_host_and_mended_by_a_run(cluster: Checkout, tmp
     try:
         drifted, records = verify(cluster, tmp_path / "records.json")
     finally:
-        mended = cluster.site()
+        fixed = cluster.site()
     assert drifted.status != 0
     wrong = {(record["host"], record["id"]): record for record in records if record["verdict"] not in CONTENT}
     assert set(wrong) == {("spark1", f"file.{LIMITS}"), ("spark1", f"hold.{held}")}
@@ -57,8 +57,8 @@ def test_drift_is_named_with_its_host_and_mended_by_a_run(cluster: Checkout, tmp
     assert "spark1 is not as the plan has it" in drifted.output
     assert "spark0 is not" not in drifted.output
 
-    assert mended.status == 0, mended.output[-6000:]
-    assert {host for host in HOSTS if mended.recap[host]["changed"]} == {"spark1"}
+    assert fixed.status == 0, fixed.output[-6000:]
+    assert {host for host in HOSTS if fixed.recap[host]["changed"]} == {"spark1"}
     assert cluster.node("spark1", f"stat -c %a {LIMITS}").output.split()[-1] == "644"
     assert held in cluster.node("spark1", "apt-mark showhold").output.split()
 
@@ -108,14 +108,14 @@ def test_the_command_agrees_with_the_playbook_on_drift_and_a_host_that_is_down(
     assert {("spark1", "sysctl.vm.swappiness"), ("spark2", f"file.{NETPLAN}"), ("spark3", "host.answer")} <= wrong
 
 
-@pytest.mark.extended  # a second drift, mended by the same playbook
+@pytest.mark.extended  # a second drift, fixed by the same playbook
 def test_up_looks_first_and_runs_no_playbook_on_a_right_cluster(cluster: Checkout) -> None:
     right = cluster.run(".venv/bin/firstlight up -i inventory/lab", timeout=300)
     assert right.status == 0, right.output
     assert "site.yml was not run" in right.output
     assert "answered" in right.output
     assert cluster.node("spark1", "sysctl -w vm.swappiness=61").status == 0
-    mended = cluster.run(".venv/bin/firstlight up -i inventory/lab", timeout=900)
-    assert mended.status == 0, mended.output[-6000:]
-    assert "site.yml runs: spark1 is not as the plan has it: sysctl.vm.swappiness" in mended.output
-    assert {host for host in HOSTS if mended.recap[host]["changed"]} == {"spark1"}
+    fixed = cluster.run(".venv/bin/firstlight up -i inventory/lab", timeout=900)
+    assert fixed.status == 0, fixed.output[-6000:]
+    assert "site.yml runs: spark1 is not as the plan has it: sysctl.vm.swappiness" in fixed.output
+    assert {host for host in HOSTS if fixed.recap[host]["changed"]} == {"spark1"}

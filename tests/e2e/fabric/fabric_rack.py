@@ -129,9 +129,9 @@ class FabricRack:
     def require_tested(self) -> None:
         """Make sure that the fabric is configured and tested, whatever an earlier test left."""
         if self.port_differences() or not all(self.reports().values()):
-            self.mend()
+            self.fix()
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         """Bring the fabric back with the product's own run, and check the result without it."""
         run = self.fabric()
         assert run.status == 0, run.output[-6000:]

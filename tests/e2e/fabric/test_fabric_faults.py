@@ -31,7 +31,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabricRack]:
         login = ("ssh", "-F", str(own.lab.directory / "ssh_config"))
         numbers = {host: 10 + index for index, host in enumerate(HOSTS)}
         made = FabricRack(own, INVENTORY, {host: host for host in HOSTS}, numbers, login)
-        made.mend()
+        made.fix()
         yield made
 
 
@@ -44,7 +44,7 @@ def test_connectivity_test_fails_on_a_switch_without_jumbo_frames(rack: FabricRa
         assert run.status == 2
         run.line("jumbo", "9216")
         assert rack.reports() == dict.fromkeys(HOSTS, "")
-    rack.mend()
+    rack.fix()
 
 
 def test_paths_are_tested_with_fewer_forks_than_hosts(rack: FabricRack) -> None:
@@ -79,7 +79,7 @@ def test_verify_names_a_wrong_mask_and_a_wrong_mtu_and_the_next_run_corrects_the
         assert verified.run.status == 2
         verified.run.line("bare2", RAIL, f"{address}/30", f"{address}/24")
         verified.run.line("bare1", TWIN, "MTU", "1500", "9000")
-        rack.mend()
+        rack.fix()
 
 
 def test_netplan_file_written_by_hand_is_named_and_left_alone(rack: FabricRack) -> None:

@@ -200,9 +200,9 @@ class FaultLab:
             # Nobody serves a model here.
             "repin_serve": False,
             # Tests reboot more often than machines should be.
-            "repin_reboots_max": 99,
+            "repin_max_reboots": 99,
             "repin_reboot_timeout": 180,
-            "repin_lost_timeout": 5,
+            "repin_unreachable_timeout": 5,
             **variables,
         }
         callbacks = ["firstlight.cluster.preload", "gate", *(["crash"] if "FIRSTLIGHT_CRASH_AFTER" in env else [])]

@@ -159,7 +159,7 @@ def test_a_node_that_was_out_of_service_is_moved_and_stays_out_of_service(rack: 
 def test_more_reboots_than_allowed_are_refused(rack: FaultLab) -> None:
     assert_done(rack.repin("lab-next", "first"))
     before = essences(rack)
-    run = rack.repin("lab", "too-many-reboots", repin_reboots_max=2)
+    run = rack.repin("lab", "too-many-reboots", repin_max_reboots=2)
     assert run.status != 0
     assert "Nothing was changed" in run.output
     assert "times for a re-pin in the last 12 hours" in run.output

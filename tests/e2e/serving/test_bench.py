@@ -160,7 +160,7 @@ def test_a_killed_benchmark_goes_on(bench: Serving, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "mended", "said"),
+    ("fault", "fixed", "said"),
     [
         (f"docker kill --signal=STOP {SERVER}", f"docker kill --signal=CONT {SERVER} || true", ("stalled", "died")),
         (
@@ -172,7 +172,7 @@ def test_a_killed_benchmark_goes_on(bench: Serving, tmp_path: Path) -> None:
     ids=["it stalls", "it dies"],
 )
 def test_a_server_that_fails_in_the_middle(
-    bench: Serving, tmp_path: Path, fault: str, mended: str, said: tuple[str, ...]
+    bench: Serving, tmp_path: Path, fault: str, fixed: str, said: tuple[str, ...]
 ) -> None:
     asked = words(bench, tmp_path, "--workload", "long", "--new")
     log = tmp_path / "log"
@@ -182,7 +182,7 @@ def test_a_server_that_fails_in_the_middle(
             bench.inside(HEAD, fault)
             assert process.wait(timeout=400) == 1, log.read_text()[-3000:]
     finally:
-        bench.inside(HEAD, mended)
+        bench.inside(HEAD, fixed)
     told = " ".join(log.read_text().split())
     assert "could not be measured any further" in told
     assert any(word in told for word in said), told[-3000:]
@@ -221,8 +221,9 @@ def test_a_workload_that_gates_fails_the_run_that_measures_it(bench: Serving, tm
         "site.yml", *asked[asked.index("-e") : asked.index("-o")], "-e", json.dumps(chosen), fails=True
     )
     told = " ".join(run.output.split())
-    assert "FAILED spark0: Fail if a gating workload does not pass" in told
-    assert "short" in told.split("a workload that gates")[1], told[-3000:]
+    failed = "FAILED spark0: Fail if a gating workload does not pass"
+    assert failed in told
+    assert "short, " in told.split(failed)[1], told[-3000:]
     assert set(run.changed.values()) == {0}
     assert left(bench) == ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that only a person can mend. Each ends in a stop that says why, and is mended by the command of the manual."""
+"""Faults that only a person can fix. Each ends in a stop that says why, and is fixed by the command of the manual."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKEN = "/etc/firstlight/supervisor-spark1.token"
 SHARD = f"$(find {MODELS} -name '*.safetensors' | sort | head -1)"
 
 
-def mend(serving: Serving) -> Run:
+def fix(serving: Serving) -> Run:
     """What the manual says to do about a node that differs from its plan."""
     return serving.playbook("site.yml")
 
@@ -31,7 +31,7 @@ def test_a_corrupted_weight_shard(serving: Serving) -> None:
     serving.inside("spark2", f"printf damaged | dd of={SHARD} bs=1 seek=4096 conv=notrunc status=none")
     restart(serving)
     said = serving.stopped("spark2", ".safetensors")
-    mend(serving)
+    fix(serving)
     serving.record("corrupted weight shard", began, serving.served(began), said, ended="stopped")
     serving.assert_serves()
 
@@ -40,7 +40,7 @@ def test_an_image_that_is_missing_on_one_node(serving: Serving) -> None:
     began = serving.before_a_fault()
     serving.inside("spark3", f"docker rm -f {RAY}; docker image ls -q | sort -u | xargs docker rmi -f")
     said = serving.stopped("spark3", "image")
-    mend(serving)
+    fix(serving)
     serving.record("image missing on one node", began, serving.served(began), said, ended="stopped")
     serving.assert_serves()
 
@@ -51,7 +51,7 @@ def test_a_wrong_token_on_one_node(serving: Serving) -> None:
         "spark1", f"head -c 32 /dev/urandom | sha256sum | cut -c1-64 > {TOKEN}; systemctl restart {SUPERVISOR}"
     )
     said = serving.stopped("spark1", "token")
-    mend(serving)
+    fix(serving)
     serving.record("wrong token on one node", began, serving.served(began), said, ended="stopped")
     serving.assert_serves()
 
@@ -72,7 +72,7 @@ def test_an_image_without_ray_is_refused_while_the_old_one_serves(serving: Servi
     serving.record("image without Ray", began, serving.served(began), words, ended="stopped")
     serving.assert_serves()
     assert serving.group()["epoch"] == epoch, "what served was not touched"
-    mend(serving)
+    fix(serving)
 
 
 def test_a_copy_of_the_weights_that_is_interrupted_half_way(serving: Serving, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_copy_of_the_weights_that_is_interrupted_half_way(serving: Serving, tm
     half = int(serving.inside("spark2", f"find {MODELS} -name '*.partial' -printf '%s\\n'").split()[-1])
     assert half > 0
     said = serving.stopped("spark2", "weights")
-    mend(serving)
+    fix(serving)
     serving.record("weights copy interrupted half-way", began, serving.served(began), said, ended="stopped")
     serving.assert_serves()
 

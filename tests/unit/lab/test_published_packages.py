@@ -125,10 +125,10 @@ class Noble(Host):
                 path: {**file, "content": file["content"].replace("/etc/apt", str(self.root / "etc/apt"))}
                 for path, file in moved.items()
             },
-            "leaving": list(leaving),
-            "leaving_variable": "nvidia_driver_remove",
+            "remove": list(leaving),
+            "remove_variable": "nvidia_driver_remove",
             "release": release,
-            "keep": None,
+            "package_archive": None,
             "drivers": True,
         }
         return converge(parameters, True, LocalApt(self, 60, 5, self.places))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that replaces another: its key is trusted when that is said, and pinned when it is proven."""
+"""A machine that replaces another: its key is trusted when that is said, and pinned when it is verified."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_that_it_is_replaced_confirms_no_key(known: Path, monkeypatch: pytest.Mo
     assert opened(monkeypatch, Trust(known, replaces=["spark2"]), NEW) == "host-key-unknown"
 
 
-def test_the_old_pin_stays_until_the_machine_is_proven(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_old_pin_stays_until_the_machine_is_verified(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = known.read_text()
     trusted = Trust(known, accepted=["spark2"], replaces=["spark2"])
     assert opened(monkeypatch, trusted, NEW) == "open"

@@ -30,8 +30,8 @@ of all for FP8.
 """
 
 RAN = "burn_in.ran"
-_START = "mend what it says (`docker run --rm --gpus all IMAGE nvidia-smi -L` tries an image), then run it again"
-_RERUN = "mend what burn_in.ran says, then run the burn-in again"
+_START = "fix what it reports (`docker run --rm --gpus all IMAGE nvidia-smi -L` tries an image), then run it again"
+_RERUN = "fix what burn_in.ran says, then run the burn-in again"
 _SLOW = "look at burn_in.clocks, burn_in.throttle and `nvidia-smi` for another process, then run the burn-in again"
 
 

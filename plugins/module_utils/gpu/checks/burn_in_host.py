@@ -42,7 +42,7 @@ def check_host_copy(reading: Reading, gpus: Sequence[Mapping[str, Any]], expecte
     missing = [index for index, one in found.items() if not _is_complete(one)]
     if missing:
         why = f"{_named(missing)} gave no figure"
-        return could_not_check(name, reading, want, why, "mend what burn_in.ran says, then run the burn-in again")
+        return could_not_check(name, reading, want, why, "fix what burn_in.ran says, then run the burn-in again")
     told = " and ".join(
         f"{min(one[key] for one in found.values() if one):g} GB/s {words}" for key, words in _WAYS.items()
     )

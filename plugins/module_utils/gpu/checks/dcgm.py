@@ -15,8 +15,8 @@ COMMAND = ("dcgmi", "diag", "-r", "1", "-j")
 NAME = "burn_in.dcgm"
 _NAMED = 4
 _FAULT = (
-    "mend what it says; where it is about a board, take the GPU out of service and run `dcgmi diag -r 3` on it before "
-    "it is replaced"
+    "fix what it reports; where it is about a board, take the GPU out of service and run `dcgmi diag -r 3` on it "
+    "before it is replaced"
 )
 _SOFTWARE = "deployment"
 """The category of checks that need no plugin; those of them that do not apply to a host say so."""

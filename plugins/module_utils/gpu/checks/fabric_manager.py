@@ -153,7 +153,7 @@ def _service(reading: Reading, by_systemd: bool) -> Check | None:
     found = f"{active} ({sub})" if sub else str(active)
     if unit.get("ended"):
         found += f", its process ended: {unit['ended']}"
-    return failed(SERVICE, reading, _RUNS, f"the service is {found}{cause and f': {cause}'}", *_mend(data))
+    return failed(SERVICE, reading, _RUNS, f"the service is {found}{cause and f': {cause}'}", *_repair(data))
 
 
 def _by_log(reading: Reading, cause: str, by_systemd: bool) -> Check | None:
@@ -163,7 +163,7 @@ def _by_log(reading: Reading, cause: str, by_systemd: bool) -> Check | None:
     if state and by_systemd:
         return could_not_check(SERVICE, reading, _RUNS, f"the last word of the log is: {state}")
     if state == "failed":
-        return failed(SERVICE, reading, _RUNS, f"it failed: {cause or quoted(_last_error(data))}", *_mend(data))
+        return failed(SERVICE, reading, _RUNS, f"it failed: {cause or quoted(_last_error(data))}", *_repair(data))
     if state == "stopped":
         return failed(SERVICE, reading, _RUNS, "it was stopped, as its log says", _REMEDY_START, _RESTART)
     if state is None and {"version", "fabric"} & data.keys() and not reading.problems:
@@ -209,7 +209,7 @@ def _cause(data: Mapping[str, Any]) -> str:
     return "it found no NVSwitch" if data.get("nothing_to_do") else ""
 
 
-def _mend(data: Mapping[str, Any]) -> tuple[str, str | None]:
+def _repair(data: Mapping[str, Any]) -> tuple[str, str | None]:
     """The remedy and its command; a restart helps only if nothing else keeps the service from running."""
     if "mismatch" in data:
         return _REMEDY_VERSION, None

@@ -47,10 +47,10 @@ DEFAULTS: dict[str, Any] = {
     "endpoint_names": [],
     "endpoint_clients": [],
     "endpoint_upstream": f"http://127.0.0.1:{ENGINE_PORT}",
-    "endpoint_paths_more": [],
+    "endpoint_extra_paths": [],
     "endpoint_keys": [{"name": "default"}],
     "endpoint_rate": 600,
-    "endpoint_wrong_rate": 30,
+    "endpoint_auth_failure_rate": 30,
     "endpoint_connections": 512,
     "endpoint_key_connections": 512,
     "endpoint_body_limit": "16m",
@@ -89,7 +89,7 @@ def configuration(settings: Mapping[str, Any]) -> str:
     port, http_port = number("port", 1, 65_535), number("http_port", 0, 65_535)
     if port == http_port:
         raise ValueError(f"endpoint_http_port and endpoint_port are both {port}, expected two ports: change one")
-    wrong_rate = number("wrong_rate", 1, 60_000)
+    auth_failure_rate = number("auth_failure_rate", 1, 60_000)
     spooled = spooled_at_once(settings["endpoint_spool_limit"], settings["endpoint_body_limit"])
     return render(
         "endpoint",
@@ -105,11 +105,11 @@ def configuration(settings: Mapping[str, Any]) -> str:
         upstream_path=UPSTREAM_PATH,
         upstream=check_upstream(settings["endpoint_upstream"]),
         body_limit=check_size("endpoint_body_limit", settings["endpoint_body_limit"]),
-        path_pattern=path_pattern(all_paths(settings["endpoint_paths_more"])),
+        path_pattern=path_pattern(all_paths(settings["endpoint_extra_paths"])),
         in_memory=IN_MEMORY,
         clients=check_networks(settings["endpoint_clients"]),
-        wrong_rate=wrong_rate,
-        wrong_burst=burst(wrong_rate),
+        auth_failure_rate=auth_failure_rate,
+        auth_failure_burst=burst(auth_failure_rate),
         health_path=HEALTH_PATH,
         health_rate=_HEALTH_RATE,
         health_burst=burst(_HEALTH_RATE),

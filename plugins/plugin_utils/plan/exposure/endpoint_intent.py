@@ -40,7 +40,7 @@ ENDPOINT_KEYS = (
     "key_connections",
     "body_limit",
     "spool_limit",
-    "paths_more",
+    "extra_paths",
     "certificate",
     "certificate_key",
     "cluster",
@@ -64,7 +64,7 @@ class Endpoint:
     key_connections: int | None = None
     body_limit: str | None = None
     spool_limit: str | None = None
-    paths_more: tuple[str, ...] = ()
+    extra_paths: tuple[str, ...] = ()
     certificate: str = ""
     certificate_key: str = ""
     cluster: str = ""
@@ -121,7 +121,7 @@ def read_endpoint(intent: Mapping[str, Any], errors: PlanErrors) -> Endpoint | N
             "key_connections", None, lambda value: check_number("key_connections", value, 1, 8192)
         ),
         **limits,
-        paths_more=tuple(reader.value("paths_more", [], _paths)),
+        extra_paths=tuple(reader.value("extra_paths", [], _paths)),
         certificate=certificate,
         certificate_key=certificate_key,
         cluster=reader.word("cluster"),

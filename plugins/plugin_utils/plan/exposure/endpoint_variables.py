@@ -32,7 +32,7 @@ def endpoint_variables(
         "endpoint_clients": list(wanted.clients),
         "endpoint_keys": [dict(key) for key in wanted.keys],
         "endpoint_upstream": _engine(server),
-        "endpoint_paths_more": list(wanted.paths_more),
+        "endpoint_extra_paths": list(wanted.extra_paths),
         "endpoint_certificate": wanted.certificate,
         "endpoint_certificate_key": wanted.certificate_key,
         "endpoint_cluster": wanted.cluster,

@@ -37,7 +37,7 @@ def image_variables(resolved: ResolvedIntent, host: HostIntent, addresses: Mappi
         "inference_image_requires": required_versions(resolved),
         "inference_image_size_bytes": part(resolved.stack, "image").get("size_bytes", 0),
         "inference_image_archive": archive["path"],
-        "inference_image_archive_on": archive["on"],
+        "inference_image_archive_location": archive["on"],
         "inference_image_is_head": host.is_head,
         "inference_image_head_host": resolved.head.name,
         **share_variables("inference_image", resolved, addresses),

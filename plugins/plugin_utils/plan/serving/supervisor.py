@@ -20,7 +20,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
     UNIT_DIRECTORY,
     supervisor_token_path,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import is_local_name, proof_path
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import is_local_name, record_path
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving.files import PROGRAM_PATH
 from ansible_collections.firstlight.cluster.plugins.module_utils.state.vocabulary import (
     root_digest,
@@ -238,8 +238,8 @@ def _unit(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _image(name: str) -> dict[str, str]:
-    """Return the image by name, and the file that recorded its id when it was proven."""
-    return {"image": name} | ({"image_proof": proof_path(name)} if is_local_name(name) else {})
+    """Return the image by name, and the file that recorded its id when it was verified."""
+    return {"image": name} | ({"image_record": record_path(name)} if is_local_name(name) else {})
 
 
 def _cache(group: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

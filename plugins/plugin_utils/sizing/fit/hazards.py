@@ -169,7 +169,7 @@ def overdue(met: Iterable[Mapping[str, str]], today: dt.date) -> list[str]:
     """Return messages on hazards whose review is overdue; they apply until somebody has reviewed them."""
     return [
         f"the hazard {one['name']} was to be looked at again by {one['review_by']}: see whether a newer engine has "
-        f"mended it ({one['source']}), then give it a later review_by or a `before` in hazards.yml of your catalog"
+        f"fixed it ({one['source']}), then give it a later review_by or a `before` in hazards.yml of your catalog"
         for one in met
         if (day := _day(one["review_by"])) is not None and day < today
     ]

@@ -266,7 +266,7 @@ def test_failures_are_one_block_and_secrets_stay_secret(site: Site) -> None:
                 "run_once": True,
                 "loop": [SECRET],
             },
-            {"name": "Prove jumbo frames", **fail, "loop": ["1500", "9000"], "failed_when": "item == '1500'"},
+            {"name": "Verify jumbo frames", **fail, "loop": ["1500", "9000"], "failed_when": "item == '1500'"},
         ),
         play("Never", debug("not reached")),
         FIRSTLIGHT_PROGRESS_HEARTBEAT="0",
@@ -274,7 +274,7 @@ def test_failures_are_one_block_and_secrets_stay_secret(site: Site) -> None:
     assert done.returncode == 2
     assert "  spark0  failed, ignored  Hand over the key: The message is hidden" in done.stdout
     block = (
-        "\nFAILED  spark0, spark1: Prove jumbo frames\n"
+        "\nFAILED  spark0, spark1: Verify jumbo frames\n"
         "    1500: Found 1500.\n"
         "      Expected 9000.\n"
         "      Do: set the switch.\n"
@@ -282,7 +282,7 @@ def test_failures_are_one_block_and_secrets_stay_secret(site: Site) -> None:
     )
     assert block in done.stdout
     assert "not reached" not in done.stdout
-    assert re.search(r"\nFailed in Fabric: Prove jumbo frames on spark0, spark1\n$", done.stdout)
+    assert re.search(r"\nFailed in Fabric: Verify jumbo frames on spark0, spark1\n$", done.stdout)
     assert SECRET not in done.stdout + done.stderr
 
 
@@ -333,7 +333,7 @@ def test_listings_are_left_alone(site: Site, argument: str) -> None:
     assert "playbook: site.yml" in done.stdout
 
 
-SLOW = {"name": "Prove jumbo frames", "ansible.builtin.wait_for": {"timeout": 2}}
+SLOW = {"name": "Verify jumbo frames", "ansible.builtin.wait_for": {"timeout": 2}}
 
 
 def test_a_terminal_has_a_live_line_that_leaves_no_trace(site: Site) -> None:
@@ -348,10 +348,10 @@ def test_a_terminal_has_a_live_line_that_leaves_no_trace(site: Site) -> None:
     )
     drawn = re.findall(r"\r\x1b\[K([^\r\n\x1b]+)", received)
     live = [text for text in drawn if text[2:].startswith("Fabric 00:")]
-    assert any(re.search(r"spark0, spark1: Prove jumbo frames \(\d+ s\)", text) for text in live)
+    assert any(re.search(r"spark0, spark1: Verify jumbo frames \(\d+ s\)", text) for text in live)
     assert all(len(text) <= 57 for text in live)
     left = screen(received)
-    assert not [line for line in left if "Prove jumbo frames (" in line and not line.startswith("  ")]
+    assert not [line for line in left if "Verify jumbo frames (" in line and not line.startswith("  ")]
     assert "==> Fabric" in left
     assert sorted(line for line in left if "  changed  " in line) == [
         "  spark0  changed  Write the file",
@@ -370,21 +370,21 @@ def test_a_terminal_without_colours_and_without_a_live_line(site: Site) -> None:
         FIRSTLIGHT_PROGRESS_HEARTBEAT="1",
     )
     assert "\x1b" not in received
-    assert "  ... still waiting after 1 s: Fabric: Prove jumbo frames on spark0, spark1" in received
+    assert "  ... still waiting after 1 s: Fabric: Verify jumbo frames on spark0, spark1" in received
 
 
 def test_an_interrupted_run_ends_at_once_and_leaves_a_clean_line(site: Site) -> None:
     sent: list[int] = []
 
     def interrupt(received: str, process: subprocess.Popen[bytes]) -> None:
-        if not sent and "Prove jumbo frames (1 s)" in received:
+        if not sent and "Verify jumbo frames (1 s)" in received:
             process.send_signal(signal.SIGINT)
             sent.append(signal.SIGINT)
 
     slow = {**SLOW, "ansible.builtin.wait_for": {"timeout": 600}}
     received = site.run_on_terminal(play("Fabric", slow), during=interrupt)
     assert sent
-    assert not [line for line in screen(received) if "Prove jumbo frames (" in line]
+    assert not [line for line in screen(received) if "Verify jumbo frames (" in line]
 
 
 def test_the_documentation_is_found(site: Site) -> None:

@@ -93,9 +93,9 @@ def test_secure_boot_forbids_to_install_what_nobody_signs(more: dict[str, Any], 
 def test_the_former_driver_goes() -> None:
     seen = {"driver": {"installed": "580.95.05", "related": ["nvidia-utils-580"], "mixed": []}}
     other = {"driver": {"version": "590.48.01"}}
-    assert role_facts(DRIVER, "nvidia_driver", observation=seen, desired=other)["leaving"] == ["nvidia-utils-580"]
+    assert role_facts(DRIVER, "nvidia_driver", observation=seen, desired=other)["remove"] == ["nvidia-utils-580"]
     same = {"driver": {"branch": "580"}}
-    assert role_facts(DRIVER, "nvidia_driver", observation=seen, desired=same)["leaving"] == []
+    assert role_facts(DRIVER, "nvidia_driver", observation=seen, desired=same)["remove"] == []
 
 
 def test_a_driver_that_something_serves_with() -> None:

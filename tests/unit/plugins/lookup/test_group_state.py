@@ -58,7 +58,7 @@ def test_a_host_is_decided_by_the_facts_that_are_kept_of_it() -> None:
         "repin_present_plan": {},
         "repin_present_desired": {"container_runtime": {"packages": {"docker.io": "1"}}},
     }
-    found = state("repin_decision", {"a": facts, "b": {}}, reboots_max="4", serves="false")
+    found = state("repin_decision", {"a": facts, "b": {}}, max_reboots="4", serves="false")
     assert (found["action"], found["reasons"]) == ("done", ["already on new"])
     assert (found["to"]["packages"], found["from_packages"]) == ({"docker.io": "2"}, ["docker.io"])
 

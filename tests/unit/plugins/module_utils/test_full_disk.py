@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A full disk at every write of a network change, of a model's proof and of the fabric: told, and mended by a run."""
+"""A full disk at every write of a network change, of a model's record and of the fabric: told, and fixed by a run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.netplan.undo_pr
 from ansible_collections.firstlight.cluster.plugins.module_utils.weights.fetch_job import outcome
 from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import (
     Meter,
-    prove_directory,
     read_record,
+    record_directory,
 )
 
 from tests.unit.fake_host import FakeHost
@@ -82,12 +82,12 @@ def test_a_change_is_taken_back_without_room_for_the_reason(disk: FullDisk, tmp_
         ground.change.undo("no link")
 
 
-def test_the_proof_of_a_model_is_whole_or_the_former_one(disk: FullDisk, tmp_path: Path) -> None:
+def test_the_record_of_a_model_is_whole_or_the_former_one(disk: FullDisk, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    prove_directory(str(tmp_path), "org/name", "one")
+    record_directory(str(tmp_path), "org/name", "one")
     for point in itertools.count():
         disk.points, disk.full_at = 0, point
-        said = outcome(lambda _meter: prove_directory(str(tmp_path), "org/name", "two"), Meter(), str(tmp_path))
+        said = outcome(lambda _meter: record_directory(str(tmp_path), "org/name", "two"), Meter(), str(tmp_path))
         disk.full_at = -1
         if not said.get("failed"):
             break
@@ -99,7 +99,7 @@ def test_the_proof_of_a_model_is_whole_or_the_former_one(disk: FullDisk, tmp_pat
 
 
 def test_the_record_of_the_fabric_is_whole_or_the_former_one(disk: FullDisk, tmp_path: Path) -> None:
-    record = tmp_path / "proof.json"
+    record = tmp_path / "record.json"
     put(str(record), "one")
     for point in range(2):
         disk.points, disk.full_at = 0, point
@@ -108,4 +108,4 @@ def test_the_record_of_the_fabric_is_whole_or_the_former_one(disk: FullDisk, tmp
         assert record.read_text() == "one"
     disk.full_at = -1
     put(str(record), "two")
-    assert [path.name for path in tmp_path.iterdir()] == ["proof.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]

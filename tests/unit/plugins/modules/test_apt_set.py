@@ -116,9 +116,9 @@ def parameters(machine: Machine, **changes: Any) -> dict[str, Any]:
             keyring: {"content": "key\n"},
             f"{etc}/preferences.d/own": {"content": "pins\n"},
         },
-        "leaving": [],
+        "remove": [],
         "release": None,
-        "keep": None,
+        "package_archive": None,
         "drivers": True,
         **changes,
     }
@@ -216,7 +216,7 @@ def test_a_transaction_that_changes_more_is_refused(machine: Machine) -> None:
 def test_a_refusal_names_what_would_go_and_where_that_is_allowed(machine: Machine) -> None:
     machine.simulation += "Remv meta [1]\nRemv docker [1]\n"
     with pytest.raises(AptError, match=r"go with what the set replaces: my_variable: \[docker, meta\]$"):
-        apply(machine, leaving_variable="my_variable")
+        apply(machine, remove_variable="my_variable")
     with pytest.raises(AptError, match=r"remove by hand what has to go$"):
         apply(machine)
 
@@ -226,16 +226,16 @@ def test_what_a_metapackage_brought_is_kept_when_it_goes(machine: Machine) -> No
     machine.status = "Package: cuda\nDepends: toolkit (>= 1), absent, driver\nRecommends: libc | other\n"
     machine.simulation += "Remv cuda [1]\nRemv nvidia-driver-pinning-570 [1]\n"
     leaving = ["cuda", "nvidia-driver-pinning-570"]
-    assert apply(machine, check_mode=True, leaving=leaving)["spared"] == ["libc", "toolkit"]
+    assert apply(machine, check_mode=True, remove=leaving)["spared"] == ["libc", "toolkit"]
     assert not {"apt-mark manual", "dpkg --purge"} & set(machine.did)
-    assert apply(machine, leaving=leaving)["spared"] == ["libc", "toolkit"]
+    assert apply(machine, remove=leaving)["spared"] == ["libc", "toolkit"]
     assert ("apt-mark", "manual", "libc", "toolkit") in machine.ran
     assert ("dpkg", "--purge", "nvidia-driver-pinning-570") in machine.ran
     machine.failures["manual"] = Result(("apt-mark",), 1)
     machine.installed |= {"cuda": "1"}
     machine.simulation = "Remv cuda [1]\n"
     with pytest.raises(AptError, match="The set is installed, but these packages could not be marked"):
-        apply(machine, leaving=["cuda"])
+        apply(machine, remove=["cuda"])
 
 
 def test_what_the_set_conflicts_with_may_go(machine: Machine) -> None:
@@ -279,13 +279,13 @@ def test_what_leaves_the_set_goes_in_the_same_transaction_and_loses_its_hold(mac
     machine.held = {"driver", "gone"}
     (machine.root / "etc/preferences.d/own").write_text(PINS)
     machine.simulation = "Remv gone [1]\nRemv told [1]\nInst driver [1] (2 Lab [all])\n"
-    told = apply(machine, check_mode=True, leaving=["told", "absent", "library"])
+    told = apply(machine, check_mode=True, remove=["told", "absent", "library"])
     assert told["released"] == ["gone"]
     assert {"header": "holds", "before": "gone\n", "after": "library\n"} in told["diff"]
     assert "gone" in machine.installed
-    assert apply(machine, leaving=["told", "absent", "library"])["steps"] == told["steps"]
+    assert apply(machine, remove=["told", "absent", "library"])["steps"] == told["steps"]
     assert machine.installed == {"old": "1", "libc": "1", "driver": "2", "library": "2"}
-    assert not apply(machine, leaving=["told"])["changed"]
+    assert not apply(machine, remove=["told"])["changed"]
 
 
 def test_a_package_that_stays_held_stays(machine: Machine) -> None:
@@ -310,7 +310,7 @@ def test_a_package_that_leaves_and_is_still_needed_is_refused(machine: Machine) 
     machine.installed |= {"driver": "2", "library": "2", "gone": "1"}
     machine.simulation = "Remv driver [2]\nRemv gone [1]\n"
     with pytest.raises(AptError, match=r"driver would be removed, although it belongs to the set.*Nothing was changed"):
-        apply(machine, leaving=["gone"])
+        apply(machine, remove=["gone"])
 
 
 def test_a_package_of_another_source_is_not_taken(machine: Machine) -> None:
@@ -337,8 +337,8 @@ def test_what_is_installed_is_kept(machine: Machine) -> None:
     local.write_text("lib")
     machine.uris = [f"{URL}/driver_2_all.deb", f"file:{local}", f"{URL}/absent_2_all.deb"]
     keep = machine.root / "kept"
-    assert apply(machine, check_mode=True, keep=str(keep))["kept"] == []
-    result = apply(machine, keep=str(keep))
+    assert apply(machine, check_mode=True, package_archive=str(keep))["kept"] == []
+    result = apply(machine, package_archive=str(keep))
     assert result["kept"] == [f"{keep}/driver_2_all.deb", f"{keep}/library_2_all.deb"]
     assert tree(keep) == {"driver_2_all.deb": "deb", "library_2_all.deb": "lib"}
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.firstlight.cluster.plugins.module_utils.host import Result
 from ansible_collections.firstlight.cluster.plugins.module_utils.image import store as image_store
-from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name, proof_path, record_text
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import local_name, record_path, record_text
 from ansible_collections.firstlight.cluster.plugins.module_utils.image.recipe import (
     read_recipe,
     recipe_digest,
@@ -105,12 +105,12 @@ class Docker(FakeHost):
 
 
 @pytest.fixture
-def proofs(tmp_path: Path) -> Path:
+def records(tmp_path: Path) -> Path:
     return tmp_path / "firstlight" / "images"
 
 
 @pytest.fixture
-def run(proofs: Path) -> Any:
+def run(records: Path) -> Any:
     def converged(docker: Docker, check_mode: bool = False, **changes: Any) -> dict[str, Any]:
         plain = {
             "reference": REFERENCE,
@@ -128,7 +128,7 @@ def run(proofs: Path) -> Any:
             "build_wheels": None,
             "build_packages": None,
             "build_index": "",
-            "proofs": str(proofs),
+            "records": str(records),
         }
         return converge(docker, {**plain, **changes}, check_mode)
 
@@ -152,13 +152,13 @@ def add(target: tarfile.TarFile, name: str, data: bytes = b"", kind: bytes = tar
     target.addfile(member, io.BytesIO(data))
 
 
-def test_a_missing_image_is_pulled_named_and_checked(run: Any, proofs: Path) -> None:
+def test_a_missing_image_is_pulled_named_and_checked(run: Any, records: Path) -> None:
     docker = Docker()
     result = run(docker)
     assert (result["changed"], result["how"], result["versions"], result["id"]) == (True, "pulled", VERSIONS, ID)
     assert result["name"] == NAME
     assert docker.images == {REFERENCE: ID, NAME: ID}
-    record = Path(proof_path(NAME, str(proofs)))
+    record = Path(record_path(NAME, str(records)))
     assert record.read_text() == record_text(NAME, REFERENCE, ID, REQUIRES)
     assert record.stat().st_mode & 0o7777 == 0o644
 
@@ -180,14 +180,14 @@ def test_an_image_under_the_registrys_name_only_is_not_pulled_again(run: Any) ->
     assert docker.images[NAME] == ID
 
 
-def test_check_mode_changes_nothing(run: Any, proofs: Path) -> None:
+def test_check_mode_changes_nothing(run: Any, records: Path) -> None:
     docker = Docker()
     result = run(docker, check_mode=True)
     assert (result["changed"], result["how"], result["id"], result["versions"]) == (True, "pulled", "", {})
     assert docker.images == {}
-    assert not proofs.exists()
+    assert not records.exists()
     assert run(docker, check_mode=True, ray="2.60.0")["how"] == "built"
-    assert run(docker, check_mode=True, archive=str(proofs / "engine.tar"))["how"] == "loaded"
+    assert run(docker, check_mode=True, archive=str(records / "engine.tar"))["how"] == "loaded"
     assert run(docker, check_mode=True, identity=ID)["how"] == "loaded"
 
 
@@ -220,14 +220,14 @@ def test_a_pull_that_brings_something_else_is_refused(run: Any) -> None:
         run(docker)
 
 
-def test_a_refused_image_loses_its_record_and_is_refused_again(run: Any, proofs: Path) -> None:
+def test_a_refused_image_loses_its_record_and_is_refused_again(run: Any, records: Path) -> None:
     docker = Docker()
     run(docker)
     docker.contents[ID]["ray"] = None
     for _ in range(2):
         with pytest.raises(ImageError, match="has no ray"):
             run(docker)
-        assert list(proofs.iterdir()) == []
+        assert list(records.iterdir()) == []
     assert docker.verbs.count("pull") == 1
 
 
@@ -278,10 +278,10 @@ def test_an_image_that_answers_nothing_is_explained(run: Any, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("former", [None, "half a rec", record_text(NAME, REFERENCE, ID, {"vllm": "0.31.0"})])
-def test_an_image_that_is_there_without_its_record_is_recorded(run: Any, proofs: Path, former: str | None) -> None:
-    record = Path(proof_path(NAME, str(proofs)))
+def test_an_image_that_is_there_without_its_record_is_recorded(run: Any, records: Path, former: str | None) -> None:
+    record = Path(record_path(NAME, str(records)))
     if former is not None:
-        proofs.mkdir(parents=True)
+        records.mkdir(parents=True)
         record.write_text(former)
     docker = Docker({NAME: ID, REFERENCE: ID})
     for check_mode, left in ((True, former), (False, record_text(NAME, REFERENCE, ID, REQUIRES))):
@@ -291,11 +291,11 @@ def test_an_image_that_is_there_without_its_record_is_recorded(run: Any, proofs:
 
 
 @pytest.mark.hostile
-def test_a_name_alone_is_no_proof(run: Any, proofs: Path) -> None:
+def test_a_name_alone_is_no_proof(run: Any, records: Path) -> None:
     """Whoever may use Docker can give our name to an image of his own."""
     docker = Docker({NAME: BUILT})
     assert run(docker, check_mode=True)["how"] == "pulled"
-    assert not proofs.exists()
+    assert not records.exists()
     assert (run(docker)["how"], docker.images[NAME]) == ("pulled", ID)
 
 
@@ -317,7 +317,7 @@ def test_an_image_with_the_pinned_id_needs_no_registry(run: Any) -> None:
 def test_a_record_that_cannot_be_written_is_explained(run: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ImageError, match=r"cannot be written: .*: make room and let root write there"):
-        run(Docker({NAME: ID}), proofs=str(tmp_path / "file" / "images"))
+        run(Docker({NAME: ID}), records=str(tmp_path / "file" / "images"))
 
 
 class TestRay:
@@ -592,7 +592,7 @@ class TestRecipe:
     def build(self, run: Any, docker: Docker, **changes: Any) -> Any:
         return run(docker, **{"reference": OF_RECIPE, "recipe": RECIPE, **changes})
 
-    def test_it_is_built_on_its_base_and_proven_like_any_other(self, run: Any, proofs: Path) -> None:
+    def test_it_is_built_on_its_base_and_checked_like_any_other(self, run: Any, records: Path) -> None:
         docker = Docker()
         result = self.build(run, docker, build_index="https://i.example/simple")
         name = local_name(OF_RECIPE)
@@ -605,7 +605,7 @@ class TestRecipe:
             "docker build --quiet --pull=false --force-rm --network=host --build-arg=SOURCE_DATE_EPOCH=1793491200 "
             f"--tag={name} " in docker.built["command"]
         )
-        record = Path(proof_path(name, str(proofs))).read_text()
+        record = Path(record_path(name, str(records))).read_text()
         assert record == record_text(name, OF_RECIPE, BUILT, REQUIRES)
         docker.verbs.clear()
         assert self.build(run, docker)["changed"] is False

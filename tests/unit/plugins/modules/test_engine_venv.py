@@ -247,12 +247,12 @@ def test_an_environment_that_was_changed_by_hand_is_built_anew_beside_it(ask: As
     meddled = os.readlink(directory)
     (site(directory) / "vllm/engine.py").write_text("# a hot fix\n")
     assert read_environment(Host(), str(directory))["changed"] == ["vllm/engine.py"]
-    mended = ask(NEW)
-    assert mended["built"]
+    fixed = ask(NEW)
+    assert fixed["built"]
     assert os.readlink(directory) != meddled
     assert read_environment(Host(), str(directory))["changed"] == []
     assert not ask(NEW)["changed"]
-    assert not ask(OLD)["built"]  # the way back is still there
+    assert not ask(OLD)["built"]  # the former one is still there
 
 
 def test_a_package_too_many_is_found(ask: Ask, machine: Machine, directory: Path) -> None:

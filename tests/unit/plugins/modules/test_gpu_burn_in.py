@@ -18,7 +18,7 @@ PARAMETERS: dict[str, Any] = {
     "seconds": 5.0,
     "timeout": 300,
     "record": "/r",
-    "again": False,
+    "force": False,
     "accept": ["burn_in.clocks"],
 }
 

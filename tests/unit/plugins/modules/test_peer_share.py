@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import prove_directory
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import record_directory
 from ansible_collections.firstlight.cluster.plugins.modules import peer_share
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.fan_out import CONNECTIONS
 
@@ -54,7 +54,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(peer_share, "DIRECTORY", str(tmp_path / "run" / "share"))
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    prove_directory(str(tmp_path / "model"), "example/tiny", "a" * 40)
+    record_directory(str(tmp_path / "model"), "example/tiny", "a" * 40)
     return tmp_path / "model"
 
 
@@ -152,11 +152,11 @@ def test_what_could_not_be_served_is_refused(directory: Path, more: dict[str, An
     assert "x y" not in str(refused.value)
 
 
-def test_only_what_is_still_proven_is_shared(directory: Path, tmp_path: Path) -> None:
+def test_only_what_is_still_verified_is_shared(directory: Path, tmp_path: Path) -> None:
     (directory / "config.json").write_text("{ }")
     with pytest.raises(peer_share.ShareError, match=r"config.json has 3 bytes, expected 2"):
         peer_share.start(Node(), parameters(directory), check_mode=False)
-    with pytest.raises(peer_share.ShareError, match="has no record of proven files"):
+    with pytest.raises(peer_share.ShareError, match="has no record of verified files"):
         peer_share.start(Node(), parameters(tmp_path), check_mode=False)
     (directory / ".firstlight-snapshot.json").write_text("[]")
     with pytest.raises(peer_share.ShareError, match="cannot be shared"):

@@ -32,13 +32,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def run(clock: Clock) -> Progress:
-    """A run in its phase Fabric, with three hosts that wait for the task `prove`."""
+    """A run in its phase Fabric, with three hosts that wait for the task `verify`."""
     run = Progress(clock)
     run.begin()
     run.start_phase("Fabric", "play-1")
-    run.announce_task("prove", "Prove jumbo frames")
+    run.announce_task("verify", "Verify jumbo frames")
     for host in ("spark0", "spark1", "spark2"):
-        run.start_task(host, "prove", "Prove jumbo frames")
+        run.start_task(host, "verify", "Verify jumbo frames")
     return run
 
 
@@ -81,12 +81,12 @@ class TestPhases:
         assert "    Fabric done in 0.0 s, 1 would change" in texts(run.recap({}))
 
     def test_a_failed_phase_names_its_hosts(self, run: Progress) -> None:
-        run.failed(Failure("spark1", "prove", "Prove jumbo frames", ("no",)))
-        run.failed(Failure("spark1", "prove", "Prove jumbo frames", ("no",)))
+        run.failed(Failure("spark1", "verify", "Verify jumbo frames", ("no",)))
+        run.failed(Failure("spark1", "verify", "Verify jumbo frames", ("no",)))
         assert texts(run.end_phase())[-1] == "    Fabric ended after 0.0 s, 0 changed, failed on spark1"
 
     def test_a_phase_that_no_host_reached_is_not_called_done(self, run: Progress) -> None:
-        run.failed(Failure("spark1", "prove", "Prove jumbo frames", ("no",)))
+        run.failed(Failure("spark1", "verify", "Verify jumbo frames", ("no",)))
         run.start_phase("Image", "play-2")
         assert texts(run.end_phase()) == ["    Image was not run: no host could go on"]
 
@@ -97,71 +97,71 @@ class TestPhases:
 
 class TestResults:
     def test_ok_and_skipped_say_nothing(self, run: Progress) -> None:
-        assert run.ok("spark0", "prove", "Prove") == []
-        assert run.skipped("spark1", "prove", "Prove") == []
+        assert run.ok("spark0", "verify", "Verify") == []
+        assert run.skipped("spark1", "verify", "Verify") == []
         assert list(run.waiting) == ["spark2"]
 
     def test_ok_and_skipped_are_shown_with_verbosity(self, clock: Clock) -> None:
         run = Progress(clock, verbosity=1)
-        assert texts(run.ok("spark0", "t", "Prove")) == ["  spark0  ok  Prove"]
-        assert texts(run.skipped("spark0", "t", "Prove")) == ["  spark0  skipped  Prove"]
+        assert texts(run.ok("spark0", "t", "Verify")) == ["  spark0  ok  Verify"]
+        assert texts(run.skipped("spark0", "t", "Verify")) == ["  spark0  skipped  Verify"]
 
     def test_a_change_is_one_line(self, run: Progress) -> None:
-        assert texts(run.changed("spark0", "prove", "Write the file", detail="2 of 3 items")) == [
+        assert texts(run.changed("spark0", "verify", "Write the file", detail="2 of 3 items")) == [
             "  spark0  changed  Write the file (2 of 3 items)"
         ]
 
     def test_host_names_are_aligned(self, run: Progress) -> None:
-        run.start_task("spark10", "prove", "Prove")
-        assert texts(run.changed("spark0", "prove", "Write")) == ["  spark0   changed  Write"]
+        run.start_task("spark10", "verify", "Verify")
+        assert texts(run.changed("spark0", "verify", "Write")) == ["  spark0   changed  Write"]
 
     def test_a_delegated_change_says_where(self, run: Progress) -> None:
-        assert texts(run.changed("spark1", "prove", "Copy", label="spark1 -> spark0")) == [
+        assert texts(run.changed("spark1", "verify", "Copy", label="spark1 -> spark0")) == [
             "  spark1 -> spark0  changed  Copy"
         ]
 
     def test_a_message_is_plain_lines(self, run: Progress) -> None:
-        assert texts(run.said("spark0", "prove", "Say", ["one", "two"])) == ["  spark0  one", "  spark0  two"]
+        assert texts(run.said("spark0", "verify", "Say", ["one", "two"])) == ["  spark0  one", "  spark0  two"]
 
     def test_equal_failures_of_several_hosts_are_one_block(self, run: Progress) -> None:
         message = ("Found MTU 1500.", "Expected 9000.")
         for host in ("spark2", "spark1"):
-            assert run.failed(Failure(host, "prove", "Prove jumbo frames", message, "prove.yml:3")) == []
-        assert texts(run.ok("spark0", "prove", "Prove jumbo frames")) == [
+            assert run.failed(Failure(host, "verify", "Verify jumbo frames", message, "verify.yml:3")) == []
+        assert texts(run.ok("spark0", "verify", "Verify jumbo frames")) == [
             "",
-            "FAILED  spark1, spark2: Prove jumbo frames",
+            "FAILED  spark1, spark2: Verify jumbo frames",
             "    Found MTU 1500.",
             "    Expected 9000.",
-            "    at prove.yml:3",
+            "    at verify.yml:3",
             "",
         ]
 
     def test_different_failures_are_different_blocks(self, run: Progress) -> None:
-        run.failed(Failure("spark1", "prove", "Prove", ("one",)))
-        run.failed(Failure("spark2", "prove", "Prove", ("two",)))
+        run.failed(Failure("spark1", "verify", "Verify", ("one",)))
+        run.failed(Failure("spark2", "verify", "Verify", ("two",)))
         titles = [text for text in texts(run.flush_failures()) if text.startswith("FAILED")]
-        assert titles == ["FAILED  spark1: Prove", "FAILED  spark2: Prove"]
+        assert titles == ["FAILED  spark1: Verify", "FAILED  spark2: Verify"]
 
     def test_a_failure_does_not_wait_long_for_the_other_hosts(self, run: Progress, clock: Clock) -> None:
-        run.failed(Failure("spark1", "prove", "Prove", ("one",)))
+        run.failed(Failure("spark1", "verify", "Verify", ("one",)))
         clock.forward(1)
         assert run.tick() == []
         clock.forward(1)
-        assert "FAILED  spark1: Prove" in texts(run.tick())
+        assert "FAILED  spark1: Verify" in texts(run.tick())
         assert run.tick() == []
 
     def test_the_last_host_to_fail_is_told_at_once(self, clock: Clock) -> None:
         run = Progress(clock)
         run.start_phase("Fabric", "a")
-        run.start_task("spark0", "t", "Prove")
-        assert "FAILED  spark0: Prove" in texts(run.failed(Failure("spark0", "t", "Prove", ("no",))))
+        run.start_task("spark0", "t", "Verify")
+        assert "FAILED  spark0: Verify" in texts(run.failed(Failure("spark0", "t", "Verify", ("no",))))
 
     def test_an_unreachable_host_is_told_with_the_reason_and_what_to_do(self, run: Progress) -> None:
         run.failed(
             Failure(
                 "spark2",
-                "prove",
-                "Prove",
+                "verify",
+                "Verify",
                 ("Reason: Connection refused",),
                 unreachable=True,
                 title="answer SSH",
@@ -173,13 +173,13 @@ class TestResults:
             "UNREACHABLE  spark2 does not answer SSH",
             "    Reason: Connection refused",
             "    Do: ssh spark2",
-            "    It was to do: Fabric: Prove",
+            "    It was to do: Fabric: Verify",
             "",
         ]
 
     def test_an_ignored_failure_is_one_line_and_counts_its_change(self, run: Progress) -> None:
-        lines = run.ignored(Failure("spark0", "prove", "Prove", ("no", "really")), changed=True)
-        assert texts(lines) == ["  spark0  failed, ignored  Prove: no"]
+        lines = run.ignored(Failure("spark0", "verify", "Verify", ("no", "really")), changed=True)
+        assert texts(lines) == ["  spark0  failed, ignored  Verify: no"]
         assert run.phases[-1].changed == 1
         assert run.phases[-1].failed == []
 
@@ -187,9 +187,9 @@ class TestResults:
 class TestWaiting:
     def test_the_live_line(self, run: Progress, clock: Clock) -> None:
         clock.forward(30)
-        run.ok("spark0", "prove", "Prove jumbo frames")
+        run.ok("spark0", "verify", "Verify jumbo frames")
         clock.forward(12)
-        assert run.status(100) == "| Fabric 00:42  spark1, spark2: Prove jumbo frames (42 s)"
+        assert run.status(100) == "| Fabric 00:42  spark1, spark2: Verify jumbo frames (42 s)"
 
     def test_the_live_line_fits_the_terminal(self, run: Progress) -> None:
         assert run.status(40) == "| Fabric 00:00  spark0, spark1, spark..."
@@ -202,10 +202,10 @@ class TestWaiting:
         assert run.heartbeat(20) == []
 
     def test_tries_and_items_are_shown(self, run: Progress) -> None:
-        run.ok("spark1", "prove", "Prove")
-        run.ok("spark2", "prove", "Prove")
+        run.ok("spark1", "verify", "Verify")
+        run.ok("spark2", "verify", "Verify")
         run.retry("spark0", attempts=2, retries=30)
-        assert run.status(100).endswith("spark0: Prove jumbo frames (0 s, try 3 of 30)")
+        assert run.status(100).endswith("spark0: Verify jumbo frames (0 s, try 3 of 30)")
         run.item_done("spark0")
         assert run.status(100).endswith("(0 s, 1 item done)")
         run.item_done("spark0")
@@ -217,10 +217,10 @@ class TestWaiting:
         assert "other" not in run.waiting
 
     def test_hosts_at_different_tasks_are_told_apart(self, run: Progress, clock: Clock) -> None:
-        run.ok("spark0", "prove", "Prove")
+        run.ok("spark0", "verify", "Verify")
         clock.forward(5)
         run.start_task("spark0", "next", "Write the file")
-        assert run.status(120).endswith("spark1, spark2: Prove jumbo frames (5 s); spark0: Write the file (0 s)")
+        assert run.status(120).endswith("spark1, spark2: Verify jumbo frames (5 s); spark0: Write the file (0 s)")
 
     def test_a_question_to_the_operator_is_not_drawn_over(self, run: Progress, clock: Clock) -> None:
         run.start_task("spark0", "ask", "Ask", interactive=True)
@@ -234,15 +234,15 @@ class TestWaiting:
             clock.forward(0.5)
             heard += texts(run.heartbeat(20))
         assert heard == [
-            "  ... still waiting after 20 s: Fabric: Prove jumbo frames on spark0, spark1, spark2",
-            "  ... still waiting after 40 s: Fabric: Prove jumbo frames on spark0, spark1, spark2",
+            "  ... still waiting after 20 s: Fabric: Verify jumbo frames on spark0, spark1, spark2",
+            "  ... still waiting after 40 s: Fabric: Verify jumbo frames on spark0, spark1, spark2",
         ]
 
     def test_the_interval_starts_anew_with_each_task(self, run: Progress, clock: Clock) -> None:
         clock.forward(20)
         assert run.heartbeat(20)
         for host in ("spark0", "spark1", "spark2"):
-            run.ok(host, "prove", "Prove")
+            run.ok(host, "verify", "Verify")
             run.start_task(host, "next", "Next")
         clock.forward(19)
         assert run.heartbeat(20) == []
@@ -320,16 +320,16 @@ class TestRecap:
         ]
 
     def test_it_says_again_where_it_failed_but_not_what_was_rescued(self, run: Progress) -> None:
-        run.failed(Failure("spark0", "prove", "Prove", ("no",)))
-        run.failed(Failure("spark1", "prove", "Prove", ("no",)))
-        run.failed(Failure("spark2", "prove", "Prove", ("no",)))
+        run.failed(Failure("spark0", "verify", "Verify", ("no",)))
+        run.failed(Failure("spark1", "verify", "Verify", ("no",)))
+        run.failed(Failure("spark2", "verify", "Verify", ("no",)))
         failed, rescued = {**COUNTS, "failed": 1}, {**COUNTS, "rescued": 1}
         lines = texts(run.recap({"spark0": failed, "spark1": failed, "spark2": rescued}))
-        assert lines[-1] == "Failed in Fabric: Prove on spark0, spark1"
+        assert lines[-1] == "Failed in Fabric: Verify on spark0, spark1"
 
     def test_the_record_for_programs_has_why_hosts_failed_but_not_what_was_rescued(self, run: Progress) -> None:
-        run.failed(Failure("spark0", "prove", "Prove", ("no carrier",)))
-        run.failed(Failure("spark1", "prove", "Prove", ("no",)))
+        run.failed(Failure("spark0", "verify", "Verify", ("no carrier",)))
+        run.failed(Failure("spark1", "verify", "Verify", ("no",)))
         counts = {"spark0": {**COUNTS, "failed": 1}, "spark1": {**COUNTS, "rescued": 1}}
         assert run.timings(counts)["reasons"] == {"spark0": "no carrier (Fabric)"}
 
@@ -338,7 +338,7 @@ class TestRecap:
 
     def test_the_record_for_programs(self, run: Progress, clock: Clock) -> None:
         clock.forward(2.5)
-        run.changed("spark0", "prove", "Prove")
+        run.changed("spark0", "verify", "Verify")
         run.recap({})
         assert run.timings({"spark0": COUNTS}) == {
             "phases": [{"name": "Fabric", "seconds": 2.5, "changed": 1}],

@@ -14,9 +14,9 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.image.image imp
     local_name,
     needed_bytes,
     no_room,
-    proof_path,
     pull_failure,
-    read_proof,
+    read_record,
+    record_path,
     record_text,
     split_reference,
 )
@@ -77,13 +77,13 @@ def test_the_record_names_the_bytes() -> None:
         "name": NAME,
         "requires": {"vllm": "0.32.0"},
     }
-    assert read_proof(text) == json.loads(text)
-    assert proof_path(NAME) == f"/var/lib/firstlight/images/sha256-{'0f' * 32}.json"
+    assert read_record(text) == json.loads(text)
+    assert record_path(NAME) == f"/var/lib/firstlight/images/sha256-{'0f' * 32}.json"
 
 
 @pytest.mark.parametrize("text", [None, "", '{"id": "sha', "[]"])
 def test_half_a_record_is_none(text: str | None) -> None:
-    assert read_proof(text) is None
+    assert read_record(text) is None
 
 
 def test_has_digest_ignores_how_docker_shortens_names() -> None:

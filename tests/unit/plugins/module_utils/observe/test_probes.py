@@ -92,7 +92,7 @@ def test_each_tool_runs_once_for_all_roles() -> None:
     assert observation["errors"] == {}
     assert len(host.ran) == 7
     assert observation["packages"] == {"docker.io": "1", "never": None}
-    assert observation["images"] == {"r@sha256:1": {"exists": False, "id": None, "proof": None}}
+    assert observation["images"] == {"r@sha256:1": {"exists": False, "id": None, "record": None}}
     assert observation["containers"]["c"]["exists"] is False
     assert observation["links"]["e"]["exists"] is False
     assert observation["gpus"]["memory_mib"] == [None]
@@ -143,7 +143,7 @@ def test_a_failed_probe_says_why_and_holds_up_nothing() -> None:
 def test_without_docker_nothing_is_present_and_nothing_is_wrong() -> None:
     host = host_with({})
     observation = observe(host, {"a": {"images": {"r": {}}, "containers": {"c": {}}}})
-    assert observation["images"] == {"r": {"exists": False, "id": None, "proof": None}}
+    assert observation["images"] == {"r": {"exists": False, "id": None, "record": None}}
     assert observation["errors"] == {}
     assert host.ran == []
 

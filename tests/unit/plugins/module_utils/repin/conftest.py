@@ -303,7 +303,7 @@ class Bench:
         self.cut_means = "power"
         self.killed = False
         self.described: str | None = "580.1"
-        self.mended: list[tuple[str, dict[str, Any]]] = []
+        self.fixed: list[tuple[str, dict[str, Any]]] = []
         self.cannot_mend = ""
         for place in ("etc/apt/sources.list.d", "etc/apt/preferences.d", "lists", "scratch", "archives"):
             (root / place).mkdir(parents=True)
@@ -341,7 +341,7 @@ class Bench:
             },
             "from_packages": sorted(OLD),
             "restore": [str(self.root / "etc" / "extra-*.conf")],
-            "reboots_max": 4,
+            "max_reboots": 4,
             **changes,
         }
         return self.do("begin", **arguments)
@@ -369,7 +369,7 @@ class Bench:
         return self.on(NEW, "new\n", set(NEW))
 
     def move(self, **request: Any) -> Outcome:
-        defaults: dict[str, Any] = {"reboot_timeout": 60, "gate_timeout": 10, "lost_timeout": 30}
+        defaults: dict[str, Any] = {"reboot_timeout": 60, "gate_timeout": 10, "unreachable_timeout": 30}
         return Mover(self, Request(**{**defaults, **request})).run()
 
     # -- hands --------------------------------------------------------------------------------------------------------
@@ -428,8 +428,8 @@ class Bench:
         wrong = {} if right else {"driver": [self.host.loaded, self.described]}
         return {"exists": True, "waiting": None, "wrong": wrong}
 
-    def mend(self, module: str, arguments: Mapping[str, Any]) -> None:
-        self.mended.append((module, dict(arguments)))
+    def repair(self, module: str, arguments: Mapping[str, Any]) -> None:
+        self.fixed.append((module, dict(arguments)))
         if module == self.cannot_mend:
             raise RefusedError("no")
         self.described = self.host.loaded

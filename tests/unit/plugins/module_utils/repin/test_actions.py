@@ -140,9 +140,9 @@ def test_a_sick_host_is_left_alone(bench: Any) -> None:
 def test_without_the_old_packages_there_is_no_move(bench: Any) -> None:
     bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
     bench.begin()
-    with pytest.raises(StoreError, match=r"no way back: nvidia-utils-580 580\.1-1.*Nothing was changed"):
+    with pytest.raises(StoreError, match=r"no rollback: nvidia-utils-580 580\.1-1.*Nothing was changed"):
         bench.do("fetch")
-    fetched = bench.do("fetch", without_way_back=True)
+    fetched = bench.do("fetch", without_rollback=True)
     assert fetched["journal"]["way_back"] is False
     bench.do("drain", units=[UNIT])
     outcome = bench.move(direction="back", reason="x")
@@ -154,11 +154,11 @@ def test_no_way_back_after_the_change_is_told(bench: Any) -> None:
     bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
     bench.host.broken_gates.add("580.2")
     bench.begin()
-    bench.do("fetch", without_way_back=True)
+    bench.do("fetch", without_rollback=True)
     bench.do("drain", units=[UNIT])
     outcome = bench.move(verify={"gates": {"sysctl": {"gate": "good"}}})
     assert outcome.outcome == "failed"
-    assert "there is no way back" in outcome.problem
+    assert "there is no rollback" in outcome.problem
     assert "stays drained" in outcome.problem
 
 
@@ -176,7 +176,7 @@ def test_old_packages_may_be_put_there_by_hand_with_their_digest(bench: Any) -> 
     bench.host.offered -= {("nvidia-utils-580", "580.1-1")}
     store = by_hand(bench)
     bench.begin()
-    with pytest.raises(StoreError, match=r"no way back: nvidia-utils-580.*SHA-256 of each.*index\.json"):
+    with pytest.raises(StoreError, match=r"no rollback: nvidia-utils-580.*SHA-256 of each.*index\.json"):
         bench.do("fetch")
     assert (store / KEPT).exists()
     (store / "index.json").write_text(json.dumps({KEPT: hashlib.sha256((store / KEPT).read_bytes()).hexdigest()}))
@@ -256,7 +256,7 @@ def test_an_initial_file_system_that_is_not_made_is_a_failure_until_it_is(bench:
     bench.prepare()
     bench.host.failing.add("update-initramfs")
     outcome = bench.move()
-    # The way back has to make it anew as well, and says what is in its way.
+    # The rollback has to make it anew as well, and says what is in its way.
     assert outcome.outcome == "failed"
     assert "update-initramfs returned 100: E: it failed" in outcome.problem
     assert "/boot has 1000000000000 bytes free. Make room there" in outcome.problem
@@ -458,17 +458,17 @@ def test_what_is_done_is_not_noted(bench: Any) -> None:
 
 def test_reboots_are_counted_over_moves(bench: Any) -> None:
     for name in ("one", "two"):
-        bench.prepare(id=name, reboots_max=3)
+        bench.prepare(id=name, max_reboots=3)
         outcome = bench.move()
         if name == "one":
             assert outcome.outcome == "verified"
             assert bench.move(direction="back").outcome == "rolled-back"
             bench.do("uncordon")
             bench.do("close")
-    # Two are used: the third is kept for a way back, which then needs none.
+    # Two are used: the third is kept for a rollback, which then needs none.
     assert outcome.outcome == "rolled-back"
     assert "rebooted 2 times in the last 12 hours, and at most 3" in outcome.problem
-    assert "kept for the way back" in outcome.problem
+    assert "kept for the rollback" in outcome.problem
     assert bench.on_old
 
 

@@ -24,7 +24,7 @@ def drive(bench: Any, killed: type[BaseException], cut: type[BaseException], dir
     """One controller: prepares what is not prepared and moves; None when it was killed."""
     try:
         bench.prepare(**begin)
-        return bench.move(direction=direction, verify=VERIFY, verify_back=VERIFY)
+        return bench.move(direction=direction, verify=VERIFY, verify_rollback=VERIFY)
     except cut:
         # In the middle of a step of the playbook: the run ends there.
         with contextlib.suppress(killed):
@@ -66,12 +66,12 @@ def test_any_move_ends_on_exactly_one_set(
     outcome = None
     for point, means in cuts:
         bench.host.points, bench.host.cut_at, bench.cut_means = 0, point, means
-        outcome = drive(bench, killed, cut, "forward", reboots_max=most)
+        outcome = drive(bench, killed, cut, "forward", max_reboots=most)
         bench.host.cut_at = -1
         if outcome is not None and outcome.outcome in (book.VERIFIED, book.ROLLED_BACK):
             break
     if outcome is None or outcome.outcome not in (book.VERIFIED, book.ROLLED_BACK):
-        outcome = drive(bench, killed, cut, "back" if turn else "forward", reboots_max=most)
+        outcome = drive(bench, killed, cut, "back" if turn else "forward", max_reboots=most)
     assert outcome is not None
     assert outcome.outcome in (book.VERIFIED, book.ROLLED_BACK), (outcome, bench.said)
     assert bench.on_new if outcome.outcome == book.VERIFIED else bench.on_old

@@ -35,8 +35,8 @@ NOW = datetime.datetime(2026, 11, 15, 9, 0, tzinfo=datetime.UTC)
 
 
 def journal(*entries: str, **fields: Any) -> dict[str, Any]:
-    """A journal with these entries, `<state` for the way back; the first one is there already."""
-    base = {"id": "m", "stack": "b", "previous_stack": "a", "reboots_max": 4, **fields}
+    """A journal with these entries, `<state` for the rollback; the first one is there already."""
+    base = {"id": "m", "stack": "b", "previous_stack": "a", "max_reboots": 4, **fields}
     found = book.new_journal(base, AT, "boot-0")
     found |= {"move": {"install": {"x": "2"}, "remove": []}, "way_back": True, **fields}
     for number, name in enumerate(entries):
@@ -118,7 +118,7 @@ def test_what_comes_next(entries: list[str], seen: dict[str, Any], action: str, 
 def test_no_journal_and_no_way_back() -> None:
     assert next_step(None, Seen("b")).action == "stop"
     alone = next_step(journal("drained", "staged", "failed", way_back=False), Seen("b"))
-    assert (alone.action, "no way back" in alone.words) == ("stop", True)
+    assert (alone.action, "no rollback" in alone.words) == ("stop", True)
     assert next_step(journal("drained", move=None), Seen("b")).words.endswith("fetch them first")
     assert not changed(journal("drained", "failed"))
     assert changed(journal("drained", "staged"))
@@ -246,6 +246,6 @@ def test_what_dpkg_left() -> None:
 
 def test_how_to_finish() -> None:
     assert "run the re-pin to b again, or, to go back, to a" in book.how_to_finish(journal("drained"))
-    assert "on its way back" in book.how_to_finish(journal("drained", "failed"))
+    assert "rolling back" in book.how_to_finish(journal("drained", "failed"))
     assert book.failure(journal("drained", "failed")) == {"at": "x", "reason": "y"}
     assert book.failure(journal()) == {}

@@ -62,7 +62,7 @@ def test_a_single_step_is_the_module_s() -> None:
 
 
 def test_a_lost_connection_is_not_such_an_error() -> None:
-    assert run(failing(AnsibleConnectionFailure("no route")), lost_timeout=-1)["outcome"] == "lost"
+    assert run(failing(AnsibleConnectionFailure("no route")), unreachable_timeout=-1)["outcome"] == "lost"
 
 
 class EndError(Exception):

@@ -33,8 +33,8 @@ CDI_SPEC = ("firstlight.cluster.services", {"desired": {"cdi": {"/etc/cdi/nvidia
 def test_the_gpus_are_described_anew_for_the_driver_that_was_loaded(bench: Any) -> None:
     bench.prepare()
     assert bench.move(verify=DESCRIBED).outcome == "verified"
-    assert bench.mended == [CDI_SPEC]
-    assert bench.move(direction="back", reason="x", verify_back=DESCRIBED).outcome == "rolled-back"
+    assert bench.fixed == [CDI_SPEC]
+    assert bench.move(direction="back", reason="x", verify_rollback=DESCRIBED).outcome == "rolled-back"
     assert bench.described == "580.1"
 
 
@@ -55,16 +55,16 @@ def test_settings_of_the_daemon_are_written_and_the_daemon_started_anew(bench: A
     }
 
     def observed(desired: Any) -> dict[str, Any]:
-        settings = {"a": 1} if bench.mended else {}
+        settings = {"a": 1} if bench.fixed else {}
         file = {"exists": True, "error": None, "settings": settings, "mode": "0644", "owner": "root", "group": "root"}
         return {**real(desired), "json_files": {path: file}, "units": {"docker.service": {"load": "loaded"}}}
 
     monkeypatch.setattr(bench, "observe", observed)
     assert bench.move(verify={"runtime": state}).outcome == "verified"
-    (mended,) = bench.mended
-    assert mended[0] == "firstlight.cluster.services"
-    assert mended[1]["stop"] == ["docker.socket", "docker.service"], "the socket would start it with former settings"
-    assert mended[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
+    (fixed,) = bench.fixed
+    assert fixed[0] == "firstlight.cluster.services"
+    assert fixed[1]["stop"] == ["docker.socket", "docker.service"], "the socket would start it with former settings"
+    assert fixed[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
 
 
 def docker(bench: Any, monkeypatch: Any, right: Any) -> dict[str, Any]:
@@ -93,10 +93,10 @@ def test_settings_that_cannot_be_mended_are_tried_once(bench: Any, monkeypatch: 
     outcome = bench.move(verify={"runtime": state})
     assert outcome.outcome == "rolled-back"
     assert "/etc/docker/daemon.json" in outcome.problem
-    (mended,) = bench.mended
-    assert mended[0] == "firstlight.cluster.services"
-    assert mended[1]["stop"] == ["docker.socket", "docker.service"]
-    assert mended[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
+    (fixed,) = bench.fixed
+    assert fixed[0] == "firstlight.cluster.services"
+    assert fixed[1]["stop"] == ["docker.socket", "docker.service"]
+    assert fixed[1]["desired"]["json_files"]["/etc/docker/daemon.json"]["settings"] == {"a": 1}
     assert "systemctl restart" not in bench.host.did
 
 
@@ -135,7 +135,7 @@ def test_a_set_that_an_upgrade_would_move_is_a_failed_gate(bench: Any) -> None:
     bench.host.upgrade = "Inst libc6 [2.39] (2.40 x)\nInst nvidia-utils-580 [580.2-1] (580.3-1 x)\n"
     bench.prepare()
     outcome = bench.move(verify=GATES)
-    # The way back is not measured by it: it is what was there.
+    # The rollback is not measured by it: it is what was there.
     assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
     assert "would change nvidia-utils-580 from 580.2-1 to 580.3-1, expected nothing" in outcome.problem
     assert "libc6" not in outcome.problem
@@ -185,7 +185,7 @@ def test_no_reboot_where_no_package_moved(bench: Any) -> None:
 def test_a_failed_gate_goes_back_by_itself(bench: Any) -> None:
     bench.host.broken_gates.add("580.2")
     bench.prepare()
-    outcome = bench.move(verify=GATES, verify_back=GATES)
+    outcome = bench.move(verify=GATES, verify_rollback=GATES)
     assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
     assert outcome.problem == "failed at booted: sysctl gate is bad, expected good"
     # A later run to the same stack finds it there and leaves it.
@@ -223,14 +223,14 @@ def test_a_driver_that_does_not_load_goes_back(bench: Any) -> None:
 def test_a_way_back_that_does_not_hold_leaves_the_host_drained(bench: Any) -> None:
     bench.host.broken_gates |= {"580.1", "580.2"}
     bench.prepare()
-    outcome = bench.move(verify=GATES, verify_back=GATES)
+    outcome = bench.move(verify=GATES, verify_rollback=GATES)
     assert outcome.outcome == "failed"
     assert "It failed at booted" in outcome.problem
-    assert "On the way back: sysctl gate is bad" in outcome.problem
+    assert "During the rollback: sysctl gate is bad" in outcome.problem
     assert outcome.problem.endswith("The host stays drained")
     assert (bench.root / "drained").exists()
     bench.host.broken_gates.clear()
-    assert bench.move(verify_back=GATES).outcome == "rolled-back"
+    assert bench.move(verify_rollback=GATES).outcome == "rolled-back"
     assert bench.on_old
 
 
@@ -239,7 +239,7 @@ def test_a_transaction_that_fails_goes_back(bench: Any) -> None:
     bench.do("stage")
     bench.host.failing.add("apt-get install")
     outcome = bench.move()
-    # Nothing moved, so the way back has nothing to do either.
+    # Nothing moved, so the rollback has nothing to do either.
     assert (outcome.outcome, bench.on_old) == ("rolled-back", True)
     assert "failed at staged" in outcome.problem
 

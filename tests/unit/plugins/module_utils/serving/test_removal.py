@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.engine_containe
     SUPERVISOR_UNIT,
 )
 from ansible_collections.firstlight.cluster.plugins.module_utils.image import image_transfer
-from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import PROOFS
+from ansible_collections.firstlight.cluster.plugins.module_utils.image.image import RECORDS
 from ansible_collections.firstlight.cluster.plugins.module_utils.serving import removal
 from ansible_collections.firstlight.cluster.plugins.module_utils.weights import fetch_job
 from ansible_collections.firstlight.cluster.plugins.modules import peer_share
@@ -96,7 +96,7 @@ def test_what_the_roles_leave_on_their_way_is_known() -> None:
     assert {peer_share.DIRECTORY, fetch_job.DIRECTORY, image_transfer.TRANSFER} <= set(removal.SCRATCH)
     incoming = yaml.safe_load((ROOT / "roles/inference_image/vars/main.yml").read_text())["__inference_image_incoming"]
     assert incoming in removal.SCRATCH
-    assert removal.IMAGE_RECORDS == PROOFS
+    assert removal.IMAGE_RECORDS == RECORDS
 
 
 def test_a_unit_that_stays_masked_is_told() -> None:

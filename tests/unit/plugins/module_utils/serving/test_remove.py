@@ -38,7 +38,7 @@ def test_the_secrets_of_all_nodes_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sorted(found.secrets) == sorted(str(tmp_path / name) for name in names[:3])
 
 
-def test_only_proven_snapshots_are_weights(tmp_path: Path) -> None:
+def test_only_verified_snapshots_are_weights(tmp_path: Path) -> None:
     ours = snapshot(tmp_path / "models", "org--name/abc")
     elsewhere = snapshot(tmp_path, "data")
     (tmp_path / "models" / "mine").mkdir()

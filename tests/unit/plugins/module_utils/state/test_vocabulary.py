@@ -178,7 +178,7 @@ def test_subjects_name_everything_a_state_asks_for(state: dict[str, Any]) -> Non
         ),
         (
             {"images": {"r@sha256:1": {}}},
-            {"images": {"r@sha256:1": {"exists": False, "id": None, "proof": None}}},
+            {"images": {"r@sha256:1": {"exists": False, "id": None, "record": None}}},
             "image r@sha256:1 is not present, expected present",
         ),
         (

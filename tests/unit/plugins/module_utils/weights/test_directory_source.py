@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model out of a directory: plain, proven before, or a Hugging Face cache, whole or not."""
+"""A model out of a directory: plain, verified before, or a Hugging Face cache, whole or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.file_se
 from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot import RECORD_NAME, parse_record
 from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import (
     HubError,
-    prove_directory,
+    record_directory,
     take_in,
 )
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
@@ -119,7 +119,7 @@ def test_a_directory_of_ours_may_lack_what_nobody_loads(plain: Path, tmp_path: P
     """Its record is of a time when every file was brought; the copy was made without them."""
     (plain / "original").mkdir()
     (plain / "original" / "consolidated.00.pth").write_bytes(b"x" * 100)
-    prove_directory(str(plain), "example/tiny", COMMIT)
+    record_directory(str(plain), "example/tiny", COMMIT)
     shutil.rmtree(plain / "original")
     with pytest.raises(HubError, match=r"lacks original/consolidated.00.pth, which its record names"):
         bring(plain, tmp_path / "all")
@@ -135,7 +135,7 @@ def test_a_directory_without_weights_of_the_engine_is_refused(plain: Path, tmp_p
 
 
 @pytest.mark.parametrize("where", ["home", "home/hub", "model", "snapshot"])
-def test_a_cache_is_found_and_proven_by_its_own_names(cache: Path, tmp_path: Path, where: str) -> None:
+def test_a_cache_is_found_and_verified_by_its_own_names(cache: Path, tmp_path: Path, where: str) -> None:
     named = {"model": cache, "snapshot": cache / "snapshots" / COMMIT}
     result, notes = bring(named.get(where, tmp_path / where), tmp_path / "to")
     assert result["fetched"] == sorted(FILES)
@@ -214,8 +214,8 @@ def test_what_a_download_left_behind_is_believed(plain: Path, tmp_path: Path) ->
         bring(plain, tmp_path / "to")
 
 
-def test_a_directory_that_was_proven_says_its_digests(plain: Path, tmp_path: Path) -> None:
-    prove_directory(str(plain), "example/tiny", COMMIT)
+def test_a_directory_that_was_verified_says_its_digests(plain: Path, tmp_path: Path) -> None:
+    record_directory(str(plain), "example/tiny", COMMIT)
     _, notes = bring(plain, tmp_path / "to")
     assert notes == []
     with open(plain / "model-1.safetensors", "r+b") as stream:
@@ -229,7 +229,7 @@ def test_a_directory_that_was_proven_says_its_digests(plain: Path, tmp_path: Pat
 
 
 def test_a_record_of_another_revision_is_refused(plain: Path, tmp_path: Path) -> None:
-    prove_directory(str(plain), "example/tiny", OTHER)
+    record_directory(str(plain), "example/tiny", OTHER)
     with pytest.raises(HubError, match=f"is of example/tiny at {OTHER}, expected example/tiny at {COMMIT}"):
         bring(plain, tmp_path / "to")
 

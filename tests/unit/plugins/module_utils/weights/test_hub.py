@@ -153,11 +153,11 @@ def test_digests_are_what_git_and_lfs_say() -> None:
 
 def test_to_fetch() -> None:
     files = [
-        RemoteFile(name, 5, f"git:{name}") for name in ("absent", "short", "proven", "touched", "other", "unknown")
+        RemoteFile(name, 5, f"git:{name}") for name in ("absent", "short", "verified", "touched", "other", "unknown")
     ]
-    present = {"short": (4, 1), "proven": (5, 1), "touched": (5, 2), "other": (5, 1), "unknown": (5, 1)}
+    present = {"short": (4, 1), "verified": (5, 1), "touched": (5, 2), "other": (5, 1), "unknown": (5, 1)}
     record = {
-        "proven": {"digest": "git:proven", "size": 5, "mtime_ns": 1},
+        "verified": {"digest": "git:verified", "size": 5, "mtime_ns": 1},
         "touched": {"digest": "git:touched", "size": 5, "mtime_ns": 1},
         "other": {"digest": "git:another", "size": 5, "mtime_ns": 1},
     }

@@ -421,7 +421,7 @@ def test_bytes_that_are_not_the_pinned_ones_are_not_believed(hub: Hub, tmp_path:
     hub.content = {"config.json": b"{}"}
     for directory in ("to", "other"):
         wanted = {**wanted, "directory": str(tmp_path / directory)}
-        with pytest.raises(HubError, match=f"expected {pin} as they are pinned.*nothing was recorded as proven"):
+        with pytest.raises(HubError, match=f"expected {pin} as they are pinned.*nothing was recorded as verified"):
             model_snapshot.converge(Host(), client_of(hub), wanted, check_mode=False)
     assert (tmp_path / "to" / ".firstlight-snapshot.json").read_text() == kept
     assert (tmp_path / "to" / "sub" / "model.safetensors").read_bytes() == WEIGHTS

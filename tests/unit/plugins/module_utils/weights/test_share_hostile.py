@@ -23,7 +23,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapsho
     parse_record,
     record_contents,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import HubError, prove_directory
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import (
+    HubError,
+    record_directory,
+)
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
 
 pytestmark = pytest.mark.hostile
@@ -35,17 +38,17 @@ RIGHT = {"config.json": b'{"a": 1}\n', "model.safetensors": bytes(range(256)) * 
 WRONG = {"config.json": b'{"a": 2}\n', "model.safetensors": b"X" * 102_400}
 
 
-def proven(directory: Path, files: dict[str, bytes]) -> dict[str, Any]:
+def verified(directory: Path, files: dict[str, bytes]) -> dict[str, Any]:
     directory.mkdir()
     for name, data in files.items():
         (directory / name).write_bytes(data)
-    return prove_directory(str(directory), "example/tiny", COMMIT)
+    return record_directory(str(directory), "example/tiny", COMMIT)
 
 
 @pytest.fixture
 def head(tmp_path: Path) -> dict[str, Any]:
     """The record of the node whose files are wanted."""
-    return proven(tmp_path / "head", RIGHT)
+    return verified(tmp_path / "head", RIGHT)
 
 
 def digest(data: bytes) -> str:
@@ -111,7 +114,7 @@ def take(port: int, target: Path, listed: str, **more: Any) -> dict[str, Any]:
 def test_who_only_answers_at_the_heads_address_is_not_believed(
     head: dict[str, Any], impostors: Any, tmp_path: Path
 ) -> None:
-    listed = json.dumps(listing(proven(tmp_path / "wrong", WRONG))).encode()
+    listed = json.dumps(listing(verified(tmp_path / "wrong", WRONG))).encode()
     impostor = impostors(listed, WRONG)
     with pytest.raises(HubError, match=r"something else answers at its address.*nothing was fetched"):
         take(impostor.server_port, tmp_path / "to", digest(json.dumps(listing(head)).encode()))
@@ -153,7 +156,7 @@ def test_a_node_leads_nowhere_else(head: dict[str, Any], impostors: Any, tmp_pat
 def test_a_head_that_lies_to_the_controller_is_found_out_by_the_pin(
     head: dict[str, Any], impostors: Any, tmp_path: Path
 ) -> None:
-    listed = json.dumps(listing(proven(tmp_path / "wrong", WRONG))).encode()
+    listed = json.dumps(listing(verified(tmp_path / "wrong", WRONG))).encode()
     impostor = impostors(listed, WRONG)
     with pytest.raises(HubError, match=r"have the digest sha256:.*nothing was recorded"):
         take(impostor.server_port, tmp_path / "to", digest(listed), contents=record_contents(head))
@@ -162,8 +165,8 @@ def test_a_head_that_lies_to_the_controller_is_found_out_by_the_pin(
 
 
 def test_what_somebody_slipped_in_earlier_is_replaced(head: dict[str, Any], impostors: Any, tmp_path: Path) -> None:
-    """A record that proves other bytes is no reason to keep them."""
-    proven(tmp_path / "to", WRONG)
+    """A record that verifies other bytes is no reason to keep them."""
+    verified(tmp_path / "to", WRONG)
     right = json.dumps(listing(head)).encode()
     take(impostors(right, RIGHT).server_port, tmp_path / "to", digest(right))
     assert {name: (tmp_path / "to" / name).read_bytes() for name in RIGHT} == RIGHT

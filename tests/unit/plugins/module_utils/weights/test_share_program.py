@@ -25,7 +25,10 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapsho
     listing,
     parse_record,
 )
-from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import HubError, prove_directory
+from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapshot_store import (
+    HubError,
+    record_directory,
+)
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot, peer_share
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -45,7 +48,7 @@ def shared(tmp_path: Path) -> Path:
     for name, data in FILES.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(data)
-    prove_directory(str(directory), "example/tiny", COMMIT)
+    record_directory(str(directory), "example/tiny", COMMIT)
     (directory / "secret.txt").write_text("not in the record")
     return directory
 
@@ -120,7 +123,7 @@ def ask(server: program.Server, path: str, headers: dict[str, str] | None = None
     return answer, body
 
 
-def test_another_node_gets_everything_proven(server: program.Server, shared: Path, tmp_path: Path) -> None:
+def test_another_node_gets_everything_verified(server: program.Server, shared: Path, tmp_path: Path) -> None:
     result = receive(server, tmp_path / "to")
     assert result["fetched"] == sorted(FILES)
     for name, data in FILES.items():
@@ -227,7 +230,7 @@ def test_another_token_is_explained(server: program.Server) -> None:
 
 def test_a_file_that_changed_is_not_handed_out(server: program.Server, shared: Path, tmp_path: Path) -> None:
     (shared / "config.json").write_bytes(b'{"a": 2}\n')
-    with pytest.raises(HubError, match=r"no longer has config.json as it was proven there \(HTTP 409\)"):
+    with pytest.raises(HubError, match=r"no longer has config.json as it was verified there \(HTTP 409\)"):
         receive(server, tmp_path / "to")
     (shared / "config.json").unlink()
     with pytest.raises(HubError, match=r"no longer has config.json"):
@@ -326,7 +329,7 @@ def test_another_node_knows_what_was_left_out(tmp_path: Path) -> None:
     for name, data in FILES.items():
         (first / name).parent.mkdir(parents=True, exist_ok=True)
         (first / name).write_bytes(data)
-    record = prove_directory(str(first), "example/tiny", COMMIT)
+    record = record_directory(str(first), "example/tiny", COMMIT)
     (first / RECORD_NAME).write_text(json.dumps({**record, "left_out": {"original/x.pth": 7}}))
     files = {"formats": [{"name": "safetensors", "files": ["*.safetensors"]}], "weights": ["*.pth"]}
     for server in serve(first):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of directories that were made here, and the proof that reads every byte."""
+"""Records of directories that were made here, and the verification that reads every byte."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.firstlight.cluster.plugins.module_utils.weights.snapsho
     HubError,
     Meter,
     make_record,
-    prove_directory,
+    record_directory,
 )
 from ansible_collections.firstlight.cluster.plugins.modules import model_snapshot
 
@@ -29,33 +29,33 @@ REVISION = "a" * 40
 
 
 @pytest.fixture
-def proven(tmp_path: Path) -> Path:
+def verified(tmp_path: Path) -> Path:
     (tmp_path / "sub").mkdir()
     (tmp_path / "image.tar").write_bytes(b"layers")
     (tmp_path / "sub" / "more").write_bytes(b"")
-    prove_directory(str(tmp_path), "firstlight/image", REVISION)
+    record_directory(str(tmp_path), "firstlight/image", REVISION)
     return tmp_path
 
 
-def prove(directory: Path) -> list[str]:
-    found = model_snapshot.prove(Host(), {"directory": str(directory), "workers": 2}, Meter())
+def verify(directory: Path) -> list[str]:
+    found = model_snapshot.verify(Host(), {"directory": str(directory), "workers": 2}, Meter())
     assert not found["changed"]
     return list(found["problems"])
 
 
-def test_a_directory_that_was_made_here_gets_a_record(proven: Path) -> None:
-    record = parse_record((proven / RECORD_NAME).read_text())
+def test_a_directory_that_was_made_here_gets_a_record(verified: Path) -> None:
+    record = parse_record((verified / RECORD_NAME).read_text())
     digest = hashlib.sha256(b"layers").hexdigest()
     assert (record["repository"], record["revision"]) == ("firstlight/image", REVISION)
     assert record["files"]["image.tar"]["digest"] == f"sha256:{digest}"
     assert record["files"]["image.tar"]["sha256"] == digest
     assert sorted(record["files"]) == ["image.tar", "sub/more"]
-    assert verify_record(record, lambda path: Host().size_and_mtime(str(proven / path))) == (True, "")
+    assert verify_record(record, lambda path: Host().size_and_mtime(str(verified / path))) == (True, "")
 
 
 def test_a_directory_without_files_gets_none(tmp_path: Path) -> None:
     with pytest.raises(HubError, match="has no files"):
-        prove_directory(str(tmp_path), "firstlight/image", REVISION)
+        record_directory(str(tmp_path), "firstlight/image", REVISION)
 
 
 def test_a_record_is_listed_as_a_hub_lists_it() -> None:
@@ -80,23 +80,23 @@ def test_a_list_with_a_strange_sha256_is_refused() -> None:
         parse_tree(json.dumps([entry]))
 
 
-def test_a_byte_that_changed_without_a_trace_is_found(proven: Path) -> None:
-    assert prove(proven) == []
-    place = proven / "image.tar"
+def test_a_byte_that_changed_without_a_trace_is_found(verified: Path) -> None:
+    assert verify(verified) == []
+    place = verified / "image.tar"
     before = place.stat().st_mtime_ns
     place.write_bytes(b"Layers")
     os.utime(place, ns=(before, before))
-    (problem,) = prove(proven)
+    (problem,) = verify(verified)
     assert problem.startswith("image.tar has sha256:")
-    assert problem.endswith("as it was proven")
+    assert problem.endswith("as it was verified")
     place.unlink()
-    assert prove(proven) == ["image.tar is missing"]
+    assert verify(verified) == ["image.tar is missing"]
 
 
-def test_what_was_never_proven_is_said(tmp_path: Path) -> None:
-    assert prove(tmp_path) == [f"{tmp_path} has no record of proven files"]
+def test_what_was_never_verified_is_said(tmp_path: Path) -> None:
+    assert verify(tmp_path) == [f"{tmp_path} has no record of verified files"]
     (tmp_path / RECORD_NAME).write_text("{")
-    assert "is not JSON" in prove(tmp_path)[0]
+    assert "is not JSON" in verify(tmp_path)[0]
 
 
 def test_a_small_file_is_read_once_for_its_sha256(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,17 +112,17 @@ def test_a_small_file_is_read_once_for_its_sha256(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("entry", ["a text", {"digest": "sha256:" + "0" * 64}, {"size": "many", "digest": "x"}])
-def test_a_record_that_was_tampered_with_is_a_problem_and_no_crash(proven: Path, entry: object) -> None:
-    record = json.loads((proven / RECORD_NAME).read_text())
+def test_a_record_that_was_tampered_with_is_a_problem_and_no_crash(verified: Path, entry: object) -> None:
+    record = json.loads((verified / RECORD_NAME).read_text())
     record["files"]["image.tar"] = entry
-    (proven / RECORD_NAME).write_text(json.dumps(record))
-    (problem,) = prove(proven)
+    (verified / RECORD_NAME).write_text(json.dumps(record))
+    (problem,) = verify(verified)
     assert "has a record that cannot be used" in problem
 
 
-def test_a_record_with_a_path_outside_is_not_read(proven: Path) -> None:
-    record = json.loads((proven / RECORD_NAME).read_text())
+def test_a_record_with_a_path_outside_is_not_read(verified: Path) -> None:
+    record = json.loads((verified / RECORD_NAME).read_text())
     record["files"]["../../etc/shadow"] = record["files"]["image.tar"]
-    (proven / RECORD_NAME).write_text(json.dumps(record))
-    (problem,) = prove(proven)
+    (verified / RECORD_NAME).write_text(json.dumps(record))
+    (problem,) = verify(verified)
     assert "refused" in problem

@@ -229,7 +229,7 @@ def observation(speed: int | None = 200000, carrier: bool = True, **failed: str)
     ports = {name: one | {"carrier": carrier, "speed_mbit": speed} for name, one in ideal_ports(rails, {}).items()}
     checks = [{"id": "gpu.throttle", "verdict": "pass", "expected": "no", "observed": "none", "remedy": ""}]
     checks += [
-        {"id": name.replace("_", ".", 1), "verdict": "fail", "expected": "right", "observed": seen, "remedy": "mend it"}
+        {"id": name.replace("_", ".", 1), "verdict": "fail", "expected": "right", "observed": seen, "remedy": "fix it"}
         for name, seen in failed.items()
     ]
     return {"fabric": ports, "gpu_health": {"checks": checks}}

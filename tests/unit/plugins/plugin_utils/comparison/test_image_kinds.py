@@ -10,9 +10,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.diff
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.comparison.image_kinds import image_words
 
 WANT = {"reference": "r@sha256:1", "requires": {"vllm": "0.32.0", "ray": "2.60.0"}, "same_as": "spark0"}
-PROOF = {"id": "sha256:a", "image": "r@sha256:1", "name": "n", "requires": {"ray": "2.60.0", "vllm": "0.32.0"}}
-HAVE = {"exists": True, "id": "sha256:a", "proof": PROOF}
-HEAD = {"spark0": {"images": {"n": {"exists": True, "id": "sha256:a", "proof": PROOF}}}}
+RECORD = {"id": "sha256:a", "image": "r@sha256:1", "name": "n", "requires": {"ray": "2.60.0", "vllm": "0.32.0"}}
+HAVE = {"exists": True, "id": "sha256:a", "record": RECORD}
+HEAD = {"spark0": {"images": {"n": {"exists": True, "id": "sha256:a", "record": RECORD}}}}
 
 
 def sentences(have: dict[str, Any] | None, peers: dict[str, Any] = HEAD, want: dict[str, Any] = WANT) -> list[str]:
@@ -22,20 +22,20 @@ def sentences(have: dict[str, Any] | None, peers: dict[str, Any] = HEAD, want: d
 
 def test_a_right_image() -> None:
     assert sentences(HAVE) == []
-    assert sentences({**HAVE, "proof": None}, {}, {}) == []
+    assert sentences({**HAVE, "record": None}, {}, {}) == []
 
 
 @pytest.mark.parametrize(
     ("have", "peers", "words"),
     [
         (None, HEAD, "image n is unknown, expected present"),
-        ({"exists": False, "id": None, "proof": None}, HEAD, "image n is not present, expected present"),
-        ({**HAVE, "proof": None}, HEAD, "was not checked (no), expected a check for ray 2.60.0, vllm 0.32.0"),
-        ({**HAVE, "proof": {**PROOF, "requires": {}}}, HEAD, "was not checked (for something else)"),
-        ({**HAVE, "proof": {**PROOF, "image": "r@sha256:2"}}, HEAD, "was not checked (for something else)"),
-        ({**HAVE, "proof": {**PROOF, "id": "sha256:b"}}, HEAD, "has the id sha256:a, expected sha256:b as it was"),
+        ({"exists": False, "id": None, "record": None}, HEAD, "image n is not present, expected present"),
+        ({**HAVE, "record": None}, HEAD, "was not checked (no), expected a check for ray 2.60.0, vllm 0.32.0"),
+        ({**HAVE, "record": {**RECORD, "requires": {}}}, HEAD, "was not checked (for something else)"),
+        ({**HAVE, "record": {**RECORD, "image": "r@sha256:2"}}, HEAD, "was not checked (for something else)"),
+        ({**HAVE, "record": {**RECORD, "id": "sha256:b"}}, HEAD, "has the id sha256:a, expected sha256:b as it was"),
         (HAVE, {}, "is not the same as on spark0 (spark0 has none to compare with)"),
-        ({**HAVE, "id": "sha256:b", "proof": {**PROOF, "id": "sha256:b"}}, HEAD, "(sha256:b, there sha256:a)"),
+        ({**HAVE, "id": "sha256:b", "record": {**RECORD, "id": "sha256:b"}}, HEAD, "(sha256:b, there sha256:a)"),
     ],
 )
 def test_what_is_wrong_is_said(have: dict[str, Any] | None, peers: dict[str, Any], words: str) -> None:

@@ -13,7 +13,7 @@ snapshot_records = FilterModule().filters()["snapshot_records"]
 def test_a_model_that_is_whole_passes() -> None:
     (record,) = snapshot_records({"problems": [], "files": 7}, "spark0")
     assert (record["id"], record["host"], record["verdict"]) == ("weights.bytes", "spark0", "pass")
-    assert record["observed"] == "all 7 files as they were proven"
+    assert record["observed"] == "all 7 files as they were verified"
 
 
 def test_a_file_that_is_wrong_is_named_with_what_to_do() -> None:

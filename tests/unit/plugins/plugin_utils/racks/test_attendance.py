@@ -40,14 +40,14 @@ def test_in_one_cluster_hosts_have_no_rack_and_the_phase_is_named() -> None:
     said = attendance_message([*A, "c"], {"": ["c"]}, "Driver")
     assert said == (
         "1 of 3 hosts is out (c), expected all of them: what serves needs every host, so Driver was not begun on the "
-        "other 2. Do: mend what is said of it, then run this again; what is done already is not done twice."
+        "other 2. Do: fix what is reported of it, then run this again; what is done already is not done twice."
     )
 
 
 def test_one_is_told_as_one() -> None:
     said = attendance_message(B, {"rack_b": ["b3"]})
     assert said.startswith("1 of 3 hosts is out (rack_b: b3)")
-    assert "mend what is said of it" in said
+    assert "fix what is reported of it" in said
 
 
 @given(st.sets(st.sampled_from([*A, *B, "c", "d"])))

@@ -164,7 +164,7 @@ def test_another_image_is_moved_also_where_the_driver_is_held_back() -> None:
 
 @pytest.mark.parametrize(("spent", "action"), [(0, "move"), (2, "move"), (3, "refuse"), (9, "refuse")])
 def test_one_reboot_is_kept_for_the_way_back(spent: int, action: str) -> None:
-    assert decided({"reboots": ["t"] * spent}, reboots_max=4).action == action
+    assert decided({"reboots": ["t"] * spent}, max_reboots=4).action == action
 
 
 def test_one_host_goes_first_and_the_rest_at_once() -> None:

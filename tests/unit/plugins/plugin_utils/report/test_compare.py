@@ -28,8 +28,8 @@ def test_a_node_that_became_sick_and_is_mended() -> None:
 
 
 def test_a_failure_on_a_node_that_nobody_looked_at_is_not_better() -> None:
-    mended, before = samples.right(), samples.sick()
-    silent, gone, left_out = (copy.deepcopy(mended) for _ in range(3))
+    fixed, before = samples.right(), samples.sick()
+    silent, gone, left_out = (copy.deepcopy(fixed) for _ in range(3))
     silent["silent"] = {"spark-gamma": "unreachable"}
     gone["plan"]["hosts"].remove("spark-gamma")
     left_out["checks"].append({"id": "host.answer", "cells": {"spark-alpha": {"status": "pass"}}})
@@ -38,20 +38,20 @@ def test_a_failure_on_a_node_that_nobody_looked_at_is_not_better() -> None:
             row["cells"].pop("spark-gamma", None)
     left_out["checks"][-1]["cells"]["spark-gamma"] = {"status": "could_not_check", "measured": "it was not asked"}
     place = ("better", "spark-gamma", "kernel.xid")
-    assert [place in told(before, after) for after in (mended, silent, gone, left_out)] == [True, False, False, False]
+    assert [place in told(before, after) for after in (fixed, silent, gone, left_out)] == [True, False, False, False]
 
 
 def test_a_gpu_that_was_not_tried_again_is_not_better() -> None:
-    before, mended = samples.right(), samples.right()
+    before, fixed = samples.right(), samples.right()
     row = next(one for one in before["checks"] if one["id"] == "burn_in.bf16")
     row["cells"]["spark-beta"]["status"] = "fail"
-    after = copy.deepcopy(mended)
+    after = copy.deepcopy(fixed)
     after["burn_in"]["spark-beta"]["problem"] = "no run is on record"
     for one in after["checks"]:
         if one["id"].startswith("burn_in."):
             del one["cells"]["spark-beta"]
     place = ("better", "spark-beta", "burn_in.bf16")
-    assert [place in told(before, one) for one in (mended, after)] == [True, False]
+    assert [place in told(before, one) for one in (fixed, after)] == [True, False]
 
 
 def test_figures_differ_by_more_than_their_runs_do() -> None:

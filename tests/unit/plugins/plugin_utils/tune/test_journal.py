@@ -110,7 +110,7 @@ class Cut:
 
 def begun(rungs: Sequence[Rung] = RUNGS, **more: Any) -> dict[str, Any]:
     return new_document(
-        Run("mine", "run", "then", "small", rungs, WORKLOAD, "0" * 64, SERVING, **{"restore": "way back", **more})
+        Run("mine", "run", "then", "small", rungs, WORKLOAD, "0" * 64, SERVING, **{"restore": "rollback", **more})
     )
 
 
@@ -139,7 +139,7 @@ def test_what_is_better_is_kept_and_served_at_the_end() -> None:
     assert document["journal"]["state"] == TUNED
     assert document["result"]["change"] == KEPT
     assert document["result"]["streams"] == 32
-    assert document["result"]["restore"] == "way back"
+    assert document["result"]["restore"] == "rollback"
     assert document["result"]["diff"].splitlines()[3:] == [
         " firstlight_serving:",
         "   tensor_parallel: 4",

@@ -87,13 +87,13 @@ def test_an_nvidia_smi_that_fails_is_told() -> None:
     ("host", "wanted", "words"),
     [
         (said("sha256:aa\n"), Needs(image="x"), ""),
-        (said("sha256:aa\n"), Needs(image="x", image_proof="/nowhere"), "has no proof in /nowhere"),
+        (said("sha256:aa\n"), Needs(image="x", image_record="/nowhere"), "has no record in /nowhere"),
         (said(rc=1, stderr="Error response from daemon: No such image: x"), Needs(image="x"), "is not on this node"),
         (said(rc=1, stderr="Cannot connect to the Docker daemon"), Needs(image="x"), "Cannot connect"),
         (said(rc=1), Needs(), ""),
     ],
 )
-def test_the_image_is_the_one_that_was_proven(host: FakeHost, wanted: Needs, words: str) -> None:
+def test_the_image_is_the_one_that_was_verified(host: FakeHost, wanted: Needs, words: str) -> None:
     told = needs.image_problem(host, wanted)
     assert words in told
     assert bool(told) == bool(words)
@@ -102,9 +102,9 @@ def test_the_image_is_the_one_that_was_proven(host: FakeHost, wanted: Needs, wor
 def test_the_proof_of_an_image_holds_its_id(tmp_path: Path) -> None:
     proof = tmp_path / "proof.json"
     proof.write_text(json.dumps({"id": "sha256:aa", "name": "x"}))
-    wanted = Needs(image="x", image_proof=str(proof))
+    wanted = Needs(image="x", image_record=str(proof))
     assert needs.image_problem(said("sha256:aa\n"), wanted) == ""
-    assert "expected sha256:aa, which was proven" in needs.image_problem(said("sha256:cc\n"), wanted)
+    assert "expected sha256:aa, which was verified" in needs.image_problem(said("sha256:cc\n"), wanted)
 
 
 def test_a_shard_that_changed_is_named(tmp_path: Path) -> None:

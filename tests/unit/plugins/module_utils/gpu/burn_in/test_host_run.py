@@ -112,8 +112,8 @@ def test_a_result_that_was_not_right_is_tried_again_and_may_be_accepted(request_
     assert len(first.wrong) == 1
     assert first.wrong[0].startswith("burn_in.bf16 fails: GPU 0: 300 TFLOP/s, expected at least 574 TFLOP/s")
     assert accept(Machine(slow()), replace(request_, accept=("burn_in.bf16",))).ran is False
-    mended = accept(Machine(), request_)
-    assert (mended.ran, mended.wrong) == (True, [])
+    fixed = accept(Machine(), request_)
+    assert (fixed.ran, fixed.wrong) == (True, [])
 
 
 @pytest.mark.parametrize("unit", ["firstlight-server.service", "firstlight-ray.service"])

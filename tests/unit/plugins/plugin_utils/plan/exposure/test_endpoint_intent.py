@@ -46,7 +46,7 @@ def test_everything_that_can_be_said() -> None:
         "key_connections": 32,
         "body_limit": "64m",
         "spool_limit": "8g",
-        "paths_more": ["/v1/messages"],
+        "extra_paths": ["/v1/messages"],
         "cluster": "lab",
     }
     read = read_endpoint({"firstlight_endpoint": given_}, errors)
@@ -75,7 +75,7 @@ def test_everything_that_can_be_said() -> None:
         ({"body_limit": "8g"}, "endpoint.value"),
         ({"body_limit": "64m", "spool_limit": "32m"}, "endpoint.value"),
         ({"key_connections": 0}, "endpoint.value"),
-        ({"paths_more": ["/v1/../pause"]}, "endpoint.value"),
+        ({"extra_paths": ["/v1/../pause"]}, "endpoint.value"),
         ({"certificate": "/x.pem"}, "endpoint.value"),
         ({"tls": False}, "intent.unknown-key"),
         (True, "intent.type"),
@@ -89,7 +89,7 @@ def test_what_cannot_be_is_refused(value: Any, identifier: str) -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["listen", "port", "names", "clients", "keys", "rate", "body_limit", "paths_more"]),
+        st.sampled_from(["listen", "port", "names", "clients", "keys", "rate", "body_limit", "extra_paths"]),
         st.one_of(st.none(), st.integers(), st.text(max_size=9), st.lists(st.one_of(st.text(max_size=9), st.none()))),
     )
 )

@@ -58,7 +58,7 @@ network:
         - "192.168.101.10/24"
 """
 
-GOLDEN_PROOF = """\
+GOLDEN_RECORD = """\
 {
   "tested": [
     {
@@ -127,7 +127,7 @@ def test_a_renderer_that_netplan_does_not_know_is_refused() -> None:
 
 def test_the_connectivity_test_is_part_of_the_state_once_there_are_peers() -> None:
     state = desired(variables(fabric_network_peers=PEERS, fabric_network_record=RECORD))
-    assert state["files"][RECORD]["content"] == GOLDEN_PROOF
+    assert state["files"][RECORD]["content"] == GOLDEN_RECORD
     untested = ideal(state)
     untested["files"][RECORD]["exists"] = False
     assert [item["key"] for item in differences(state, untested)] == [RECORD]

@@ -186,7 +186,7 @@ def test_an_archive(given: Any, path: str, place: str) -> None:
     assert not errors.found
     assert archive_of(wanted) == {"path": path, "on": place}
     variables = image_variables(choices("spark-vllm-0.32", **wanted), HEAD, ADDRESSES)
-    assert (variables["inference_image_archive"], variables["inference_image_archive_on"]) == (path, place)
+    assert (variables["inference_image_archive"], variables["inference_image_archive_location"]) == (path, place)
 
 
 @pytest.mark.parametrize(

@@ -118,10 +118,10 @@ def test_a_replica_looks_at_its_own_gpus() -> None:
     assert config(supervisor_groups=[replica])["groups"][0]["needs"]["memory"]["gpus"] == [2, 3]
 
 
-def test_an_image_is_compared_with_its_proof() -> None:
+def test_an_image_is_compared_with_its_record() -> None:
     tag = "sha256-" + "0" * 64
     needs = config(supervisor_image=f"firstlight/engine:{tag}")["groups"][0]["needs"]
-    assert needs["image_proof"] == f"/var/lib/firstlight/images/{tag}.json"
+    assert needs["image_record"] == f"/var/lib/firstlight/images/{tag}.json"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states imp
 from tests.unit.ideal import ideal
 
 
-def test_the_snapshot_is_proven() -> None:
+def test_the_snapshot_is_verified() -> None:
     variables = {
         "model_weights_directory": "/srv/models/tiny",
         "model_weights_repository": "example/tiny",
@@ -37,15 +37,15 @@ def test_the_files_that_are_brought_are_part_of_it() -> None:
 
 @pytest.mark.hostile
 def test_a_node_with_other_bytes_than_the_head_or_the_pin_is_not_right() -> None:
-    """Whoever slipped something in once has also left a record that proves it."""
+    """Whoever slipped something in once has also left a record that verifies it."""
     variables = {
         "model_weights_directory": "/m",
         "model_weights_repository": "a/b",
         "model_weights_revision": "0" * 40,
         "model_weights_same_as": "spark0",
     }
-    proven = {"verified": True, "repository": "a/b", "revision": "0" * 40, "reason": ""}
-    mine, heads = ({"snapshots": {"/m": {**proven, "contents": f"sha256:{one}"}}} for one in ("mine", "heads"))
+    verified = {"verified": True, "repository": "a/b", "revision": "0" * 40, "reason": ""}
+    mine, heads = ({"snapshots": {"/m": {**verified, "contents": f"sha256:{one}"}}} for one in ("mine", "heads"))
     want = desired_state("model_weights", variables)
     assert explain(differences(want, mine, {"spark0": heads})) == [
         "snapshot /m has the bytes sha256:mine, expected sha256:heads as they are pinned, or on the head"
