@@ -30,7 +30,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.e
     configuration,
     endpoint_unit,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 LISTED = all_paths([])
@@ -52,7 +52,7 @@ def is_listed(path: str) -> bool:
     for pattern in LISTED:
         words, asked = pattern.split("/"), path.split("/")
         if len(words) == len(asked) and all(
-            word == one or (word == "*" and re.fullmatch("[A-Za-z0-9_-]{1,128}", one))
+            re.fullmatch("[A-Za-z0-9_-]{1,128}", one) if word == "*" else word == one
             for word, one in zip(words, asked, strict=True)
         ):
             return True
@@ -76,6 +76,7 @@ def test_what_is_not_listed_is_not_there(target: str) -> None:
 
 
 @pytest.mark.hostile
+@example("/v1/responses/*")  # a star is no identifier
 @given(st.one_of(TRICKS, st.text(max_size=60), st.sampled_from(LISTED).flatmap(lambda path: TRICKS.map(path.__add__))))
 def test_no_target_becomes_another_path(target: str) -> None:
     path = asked_path(target)
