@@ -15,12 +15,14 @@ MAIN = b"from burn_in.workload import main\nmain()\n"
 
 
 def program() -> str:
-    """Return the archive in base64, the form that the interpreter's start code expects (`runs.START`)."""
+    """Return the archive in base64, the form that the interpreter's start code expects (`runs.START`).
+
+    Its files have a fixed time, so the same modules give the same bytes.
+    """
+    names = [part.__name__.rpartition(".")[2] for part in PARTS]
+    sources = {f"burn_in/{name}.py": pkgutil.get_data(__package__, f"{name}.py") or b"" for name in names}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("__main__.py", MAIN)
-        archive.writestr("burn_in/__init__.py", b"")
-        for part in PARTS:
-            name = part.__name__.rpartition(".")[2]
-            archive.writestr(f"burn_in/{name}.py", pkgutil.get_data(__package__, f"{name}.py") or b"")
+        for path, source in {"__main__.py": MAIN, "burn_in/__init__.py": b"", **sources}.items():
+            archive.writestr(zipfile.ZipInfo(path), source)
     return base64.b64encode(packed.getvalue()).decode()

@@ -73,6 +73,12 @@ def test_it_runs_in_the_pinned_image_without_network_and_is_evaluated(request_: 
     assert not any("sha256:1" in word and "token" in word for word in command)
 
 
+def test_the_program_is_the_same_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = program()
+    monkeypatch.setattr("time.time", lambda: 1_000_000_000.0)
+    assert program() == now
+
+
 def test_the_record_holds_no_uuid_and_is_not_made_again(request_: Request) -> None:
     accept(Machine(), request_)
     text = Path(request_.record).read_text(encoding="utf-8")
