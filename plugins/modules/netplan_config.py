@@ -146,7 +146,7 @@ notes:
   elements: str
   returned: always
   sample: ["NetworkManager runs wlP9s9 (home, over which this run came), which `netplan apply` would take down: the
-            fabric's ports are put in force one by one, and nothing else is touched"]
+            fabric's ports are applied one by one, and nothing else is touched"]
 outcome:
   description: What the host did when it took the change back.
   type: dict

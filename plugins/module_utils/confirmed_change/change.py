@@ -155,8 +155,8 @@ class Change:
 
     def _unprepared(self, error: Exception) -> ChangeError:
         return ChangeError(
-            f"The undo of the change cannot be prepared, nothing was changed: {error}. It needs systemd, and room in "
-            f"{self.places.state}"
+            f"The rollback of the change cannot be prepared, nothing was changed: {error}. It needs systemd, and room "
+            f"in {self.places.state}"
         )
 
     def wait_anew(self) -> None:
@@ -196,12 +196,12 @@ class Change:
         found = self.outcome()
         if found is None and not self.is_open():
             raise ChangeError(
-                f"{reason}. The host took the change back, and could not write down how that went: make room in "
+                f"{reason}. The host rolled the change back, but could not record the outcome: make room in "
                 f"{self.places.state}, and run again"
             )
         if found is None:
             raise ChangeError(
-                f"{reason}. The change could not be taken back ({ran.summary}): look at "
+                f"{reason}. The change could not be rolled back ({ran.summary}): check "
                 f"`journalctl -u {self.places.unit}` and run `sh {self._at('undo.sh')}` on the host's console"
             )
         return found
@@ -215,11 +215,12 @@ class Change:
             self._commit()
             self.clear()
             subject = self.places.subject
-            return f"An interrupted run had confirmed its {subject}, and left its undo program; that was removed."
+            return f"An interrupted run had confirmed its {subject}, but left its rollback program; it was removed."
         if self.is_armed() or os.path.exists(self._at("undoing")):
             self.undo("the run that made the change was interrupted before it confirmed it")
             self.forget_outcome()
-            return f"An interrupted run left a {self.places.subject} that nobody confirmed; it was taken back first."
+            subject = self.places.subject
+            return f"An interrupted run left a {subject} that was never confirmed; it was rolled back first."
         # Interrupted before anything was armed, so nothing was changed.
         self.clear()
         return ""

@@ -37,13 +37,13 @@ class ConfirmedSteps:
     def leftovers(self, *, check_mode: bool) -> list[str]:
         """Finish what an interrupted run left, and return messages about rollbacks that nobody has read yet."""
         if check_mode:
-            words = f"A {self.change.places.subject} of an interrupted run is open; a run would take it back first."
+            words = f"A {self.change.places.subject} of an interrupted run is pending; a run would roll it back first."
             return [words] if self.change.is_open() else []
         said = self.change.finish_leftover()
         outcome = self.change.outcome()
         if outcome is not None and not said:
             told = self.outcome_words(outcome, self.params["path"])
-            said = f"An earlier change was taken back: {outcome['reason']}. {told}"
+            said = f"An earlier change was rolled back: {outcome['reason']}. {told}"
         self.change.forget_outcome()
         return [said] if said else []
 

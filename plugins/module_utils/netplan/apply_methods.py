@@ -195,18 +195,18 @@ def notes(way: Way, after: Sequence[Unit], management: str | None = None) -> lis
         ]
         found.append(
             f"NetworkManager runs {', '.join(listed)}, which `netplan apply` would take down: the fabric's ports are "
-            "put in force one by one, and nothing else is touched"
+            "applied one by one, and nothing else is touched"
         )
     open_ports = [port for port in way.manager if not _without_ipv6(port, after)]
     if open_ports:
         found.append(
-            f"NetworkManager configures {', '.join(open_ports)}, and netplan does not tell it `accept-ra: false` and "
-            "`link-local: []`: these ports have an IPv6 link-local address and take what routers advertise. Set "
-            "fabric_network_renderer to NetworkManager, and the file switches IPv6 off on them"
+            f"NetworkManager configures {', '.join(open_ports)}, and netplan does not pass `accept-ra: false` and "
+            "`link-local: []` to it: these ports have an IPv6 link-local address and accept router advertisements. "
+            "Set fabric_network_renderer to NetworkManager, and the file switches IPv6 off on them"
         )
     if way.let_go:
         found.append(
-            f"NetworkManager runs {', '.join(way.let_go)}, which the netplan files give to systemd-networkd: it is "
+            f"NetworkManager runs {', '.join(way.let_go)}, which the netplan files assign to systemd-networkd: it is "
             "told to leave them alone"
         )
     return found

@@ -111,7 +111,7 @@ def conflict_message(path: str, conflicts: Mapping[str, Mapping[str, Sequence[st
     ]
     return (
         f"Another file configures the fabric's ports, nothing was changed: {'; '.join(told)}. Expected {path} alone to "
-        "do it, because netplan adds up the addresses of all its files and lets a later one override: remove these "
+        "do it, because netplan merges the addresses of all its files and a later file overrides: remove these "
         "lines there (or the file), and run again"
     )
 
@@ -120,8 +120,8 @@ def strange_message(path: str, problems: Mapping[str, Sequence[str]]) -> str:
     """Return the message when no single file is to blame."""
     told = "; ".join(f"{port}: {', '.join(words)}" for port, words in problems.items())
     return (
-        f"The fabric's ports would not be as {path} says, nothing was changed: {told}. Look at the other files in "
-        "/etc/netplan and in /etc/systemd/network for what takes these ports, remove it there, and run again"
+        f"The fabric's ports would not match {path}, nothing was changed: {told}. Search the other files in "
+        "/etc/netplan and in /etc/systemd/network for what configures these ports, remove it there, and run again"
     )
 
 
@@ -149,9 +149,9 @@ def changed_others(
         if old == new:
             missing = _missing(new, link)
             if link.get("up") and missing.words():  # without a cable this is unknown
-                found[name] = f"{subject} does not have {missing.sentence()} now and would have it"
+                found[name] = f"{subject} does not have {missing.sentence()} now and would get it"
         elif name in before or not _is_live(new, link):
-            found[name] = f"{subject} has {old.sentence()} by it now and would have {new.sentence()}"
+            found[name] = f"{subject} has {old.sentence()} from netplan now and would have {new.sentence()}"
     return found
 
 
@@ -191,6 +191,6 @@ def others_message(changes: Mapping[str, str], makers: Mapping[str, Sequence[str
         told.append(f"{words} ({files})")
     return (
         "netplan apply would change ports that are not the fabric's, nothing was changed: "
-        f"{'; '.join(told)}. Expected the other netplan files to be in force as they are: apply them yourself with "
+        f"{'; '.join(told)}. Expected the other netplan files to be applied already: apply them yourself with "
         "`netplan try`, or correct them, or set fabric_network_apply_others to true"
     )

@@ -123,7 +123,7 @@ class Changer(ConfirmedSteps):
             raise NetplanError(
                 f"{intent.path} is there and was not written by Firstlight, nothing was changed. Expected no such file "
                 "or one of Firstlight's: move it away, or set fabric_network_adopt to true to have it replaced (and "
-                "put back on removal)"
+                "restored on removal)"
             )
         strange = [port for port in self._ports_of(now, given=True) if port not in intent.wanted]
         if strange:
@@ -169,7 +169,7 @@ class Changer(ConfirmedSteps):
                 expected = "the file that it replaced" if intent.restored else "no such file"
                 wrong_file = [f"file {intent.path} is Firstlight's, expected {expected}"]
             elif intent.restored:
-                wrong_file = [f"file {intent.path} is not there, expected the file that Firstlight replaced"]
+                wrong_file = [f"file {intent.path} is missing, expected the file that Firstlight replaced"]
         else:
             wrong_file = explain(
                 differences(

@@ -184,13 +184,13 @@ each mend
 def outcome_words(outcome: Mapping[str, Any], path: str) -> str:
     """Describe the outcome of a rollback in a sentence or two."""
     if not outcome["undone"]:
-        told = f"Putting {path} back did not go well ({outcome['problem']}): look at it on the host's console."
+        told = f"Restoring {path} failed ({outcome['problem']}): check it on the host's console."
     else:
-        told = f"The host put {path} back as it was and applied it."
+        told = f"The host restored {path} and applied it."
     if outcome["readded"]:
         told += (
-            f" netplan did not bring back {', '.join(outcome['readded'])}, which the undo added by hand: "
-            "no netplan file gives it, so it is gone with the next reboot."
+            f" netplan did not restore {', '.join(outcome['readded'])}, which the rollback added by hand: "
+            "no netplan file configures it, so the next reboot removes it."
         )
     return told
 

@@ -78,7 +78,7 @@ def test_a_change_is_taken_back_without_room_for_the_reason(disk: FullDisk, tmp_
 
     ground.change.host = FakeHost({"systemctl start": undone, "systemctl": ""})
     disk.points, disk.full_at = 0, 0
-    with pytest.raises(ChangeError, match=r"no link\. The host took the change back, and could not write .*make room"):
+    with pytest.raises(ChangeError, match=r"no link\. The host rolled .* back, but could not record .*make room"):
         ground.change.undo("no link")
 
 

@@ -207,11 +207,11 @@ def test_the_first_rules_are_taken_back_to_none(box: Box) -> None:
 def test_an_interrupted_change_is_taken_back_by_the_next_run(box: Box) -> None:
     box.load()
     box.apply(ssh_from=["10.0.0.0/24"])
-    assert "run would take it back first" in box.changer().apply(check_mode=True)["warnings"][0]
+    assert "run would roll it back first" in box.changer().apply(check_mode=True)["warnings"][0]
     result = box.apply()
     assert not result["changed"]
     assert result["warnings"] == [
-        "An interrupted run left a firewall change that nobody confirmed; it was taken back first."
+        "An interrupted run left a firewall change that was never confirmed; it was rolled back first."
     ]
 
 

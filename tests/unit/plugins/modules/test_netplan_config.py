@@ -363,9 +363,9 @@ def test_an_apply_that_fails_is_taken_back(box: Box) -> None:
 def test_an_interrupted_run_is_taken_back_first(box: Box) -> None:
     started = changer(box).apply(check_mode=False)
     assert box.path.exists()
-    assert "open" in changer(box).apply(check_mode=True)["warnings"][0]
+    assert "pending" in changer(box).apply(check_mode=True)["warnings"][0]
     result = run(box)
-    assert "taken back first" in result["warnings"][0]
+    assert "rolled back first" in result["warnings"][0]
     assert result["changed"]
     assert box.applied == [CONTENT, None, CONTENT]
     assert left(box) == ["before.json"]
@@ -381,7 +381,7 @@ def test_a_change_of_another_run_is_left_alone_until_that_run_is_known_to_be_ove
     assert changer(box, run="mine", ended="another change").begin(check_mode=False) == told
     assert box.path.exists(), "it is still in force"
     assert changer(box, change=started).check()["works"]
-    assert "open" in changer(box, run="mine").begin(check_mode=True)["warnings"][0]
+    assert "pending" in changer(box, run="mine").begin(check_mode=True)["warnings"][0]
     assert changer(box, change=started).confirm()["works"]
     # Kept by then, it is no leftover.
     assert not changer(box, run="mine").begin(check_mode=False)["changed"]
@@ -392,14 +392,14 @@ def test_a_change_of_another_run_is_left_alone_until_that_run_is_known_to_be_ove
 def test_a_change_whose_run_is_over_is_taken_back_first(box: Box, known: dict[str, str]) -> None:
     started = changer(box, run="theirs").begin(check_mode=False)["change"]
     known = {name: started if value == "ended" else value for name, value in known.items()}
-    assert "taken back first" in changer(box, **known).begin(check_mode=False)["warnings"][0]
+    assert "rolled back first" in changer(box, **known).begin(check_mode=False)["warnings"][0]
 
 
 def test_an_undo_that_nobody_read_is_told(box: Box) -> None:
     changer(box).apply(check_mode=False)
     box.run(["systemctl", "start", "firstlight-netplan-undo.service"])
     result = run(box)
-    assert "An earlier change was taken back: the controller did not come back within 60 s" in result["warnings"][0]
+    assert "An earlier change was rolled back: the controller did not come back within 60 s" in result["warnings"][0]
 
 
 def test_the_timer_waits_as_long_as_the_run_says(box: Box) -> None:

@@ -69,7 +69,7 @@ def test_a_host_that_takes_it_back_at_once() -> None:
     result = come(script)
     assert result["msg"] == (
         "The fabric ports did not come up: 20 s after netplan apply: link fab0 has mtu 1500. "
-        "The host put /etc/netplan/40-cx7.yaml back as it was and applied it."
+        "The host restored /etc/netplan/40-cx7.yaml and applied it."
     )
     assert script.asked == ["check", "forget"]
 

@@ -191,7 +191,7 @@ def test_the_operator_is_told_before() -> None:
     assert told[0].startswith(
         "NetworkManager runs wlP9s9 (Home: upstairs, over which this run came), which `netplan apply`"
     )
-    assert told[1].startswith(f"NetworkManager configures {PORT}, and netplan does not tell it `accept-ra: false`")
+    assert told[1].startswith(f"NetworkManager configures {PORT}, and netplan does not pass `accept-ra: false`")
     assert "fabric_network_renderer" in told[1]
     assert len(told) == 2
     assert "over which" not in notes(chosen(after), after, "eth0")[0]

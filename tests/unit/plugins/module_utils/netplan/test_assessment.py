@@ -124,7 +124,7 @@ def test_files_that_were_never_applied() -> None:
     edited = unit("eth0", "Name=eth0", "DHCP=yes")
     changes = changed_others([ETH0], [edited, OURS], {OURS.name}, {})
     assert changes == {
-        ETH0.name: "eth0 has the address 10.1.0.5/24, the route default via 10.1.0.1 by it now "
+        ETH0.name: "eth0 has the address 10.1.0.5/24, the route default via 10.1.0.1 from netplan now "
         "and would have DHCP (yes)"
     }
     message = others_message(changes, {ETH0.name: ["/etc/netplan/50-cloud-init.yaml"]})
@@ -138,7 +138,7 @@ def test_files_that_were_never_applied() -> None:
         ({"addresses": ["10.1.0.5/24"], "mtu": 1500, "up": True}, []),
         (
             {"addresses": [], "mtu": 1500, "up": True},
-            ["eth0 does not have the address 10.1.0.5/24 now and would have it"],
+            ["eth0 does not have the address 10.1.0.5/24 now and would get it"],
         ),
         ({"addresses": [], "mtu": 1500, "up": False}, []),
         ({}, []),

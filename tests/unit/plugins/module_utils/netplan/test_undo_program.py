@@ -159,7 +159,7 @@ def test_what_netplan_does_not_bring_back_is_added_by_hand(stage: Stage) -> None
     assert "ip route replace default via 172.29.0.1 dev eth0 proto static" in calls
     found = outcome(stage)
     assert found["readded"] == ["172.29.0.10/24 on eth0", "route default via 172.29.0.1 dev eth0 proto static"]
-    assert "gone with the next reboot" in outcome_words(found, "/etc/netplan/40-cx7.yaml")
+    assert "the next reboot removes it" in outcome_words(found, "/etc/netplan/40-cx7.yaml")
 
 
 def test_a_netplan_that_fails_is_told_and_the_rest_is_still_done(stage: Stage) -> None:
