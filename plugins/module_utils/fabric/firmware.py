@@ -92,7 +92,7 @@ def read_record(text: str | None) -> dict[str, Any]:
         versions = {str(name): str(version) for name, version in record["versions"].items()}
         return {**found, "at": str(record["at"]), "recorded": versions}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        return {**found, "error": f"it is no record of firmware ({type(error).__name__})"}
+        return {**found, "error": f"it is not a firmware record ({type(error).__name__})"}
 
 
 def kept_text(text: str | None, versions: Mapping[str, str], at: str) -> str:
@@ -148,13 +148,13 @@ def _moved_words(moved: Mapping[str, tuple[str, str]], at: Any) -> str:
 def firmware_sentence(key: str, expected: Any, observed: Any) -> str:
     """Describe a difference in one line."""
     if observed == UNKNOWN:
-        return f"the firmware of the host is {UNKNOWN}, expected to compare it with {key}"
+        return f"the firmware of the host is {UNKNOWN}, expected versions to compare with {key}"
     if "error" in observed:
         return f"{key} cannot be used ({observed['error']}), expected the firmware that the fabric was tested with"
     if "exists" in observed:
         return f"the firmware that the fabric was tested with is not on record, expected {key}"
     moved = {name: (expected[name], now) for name, now in observed.items()}
-    return f"{_moved_words(moved, expected[TESTED])}, expected a connectivity test with the firmware that is there"
+    return f"{_moved_words(moved, expected[TESTED])}, expected a connectivity test with the present firmware"
 
 
 register(named={KIND: firmware_differences}, sentences={KIND: firmware_sentence})
@@ -164,7 +164,7 @@ def firmware_remedy(item: Mapping[str, Any]) -> str | None:
     """Return what to do about a difference of this kind; None for any other."""
     if item["kind"] != KIND:
         return None
-    return "run site.yml, which tests the fabric again and keeps what it was tested with"
+    return "run site.yml, which tests the fabric again and records the tested firmware"
 
 
 def explanation(record_id: str, observation: Mapping[str, Any]) -> str | None:
@@ -176,9 +176,7 @@ def explanation(record_id: str, observation: Mapping[str, Any]) -> str | None:
         moved = {name: pair for name, pair in changes(have).items() if name in (f"{NIC}.{port}", BIOS)}
         if moved:
             words = _moved_words(moved, have["at"])
-            return (
-                f"{words} (see {KIND}.{path}): an update of firmware resets a port's MTU and may rewire its PCIe lanes"
-            )
+            return f"{words} (see {KIND}.{path}): a firmware update resets a port's MTU and may rewire its PCIe lanes"
     return None
 
 
@@ -192,7 +190,7 @@ def cause(expected: Any, history: Mapping[str, Any] | None) -> str | None:
     if not events:
         return (
             "fwupd's history names no update since then: a capsule, the machine's BMC or setup, or the vendor's own "
-            f"tool brought it{booted}"
+            f"tool installed it{booted}"
         )
     told = [f"{one['device']} from {one['before']} to {one['after']} at {one['at']} ({one['state']})" for one in events]
     return f"fwupd updated {', '.join(told)}{booted}"

@@ -119,7 +119,7 @@ def seen(item: Mapping[str, Any]) -> Any:
 def unread(item: Mapping[str, Any]) -> str:
     """Return why something about a port is unknown although its probe answered."""
     fields = [field for field in item["expected"] if item["kind"] == "rdma" and field != "device"]
-    return f"the host does not tell {' and '.join(fields)}" if fields else "it was not looked at"
+    return f"the host does not report {' and '.join(fields)}" if fields else "it was not checked"
 
 
 def cannot_tell(item: Mapping[str, Any]) -> bool:

@@ -241,7 +241,7 @@ def cages(ports: Mapping[str, Mapping[str, Any]]) -> dict[int, dict[int, str]]:
 
 def shown(port: Mapping[str, Any]) -> str:
     """Describe a port for a message: its name, its cage, and whether it has a carrier."""
-    carrier = {True: "carrier", False: "no carrier", None: "down, so that its carrier is not known"}[port["carrier"]]
+    carrier = {True: "carrier", False: "no carrier", None: "down, so its carrier is unknown"}[port["carrier"]]
     name = port["port"] or f"{port['rdma_device']} without a network port"
     cage = f" (cage {port['cage']})" if port["cage"] is not None else ""
     layer = f", {port['link_layer']}" if port["link_layer"] == "InfiniBand" else ""

@@ -87,8 +87,8 @@ class QosHost:
             left = self._problems({port: self.read_port(port) for port in ports} if qos else {}, qos)
             if left:
                 raise QosError(
-                    f"{'; '.join(left)}, after {UNIT} has set it: another program sets the ports, too (lldpad, the "
-                    "NIC's own DCBX): stop it, or take fabric_network_qos out"
+                    f"{'; '.join(left)}, after {UNIT} has set it: another program also sets the ports (lldpad, the "
+                    "NIC's own DCBX): stop it, or remove fabric_network_qos"
                 )
         if qos:
             result["notes"] = [note for port in ports for note in self.notes(port, qos)]
@@ -107,13 +107,13 @@ class QosHost:
         if found.problem:
             raise QosError(
                 f"the lossless class of port {port} cannot be read ({found.problem}), expected dcb of iproute2 5.11 "
-                "or newer: install iproute2, or take fabric_network_qos out"
+                "or newer: install iproute2, or remove fabric_network_qos"
             )
         said = found.stderr.strip() or found.stdout.strip()
         if "not supported" in said.lower():
             raise QosError(
                 f"port {port} has no DCB ({said.splitlines()[-1]}), expected a driver with it such as mlx5_core: "
-                "take fabric_network_qos out, nothing was changed"
+                "remove fabric_network_qos, nothing was changed"
             )
         raise QosError(f"the lossless class of port {port} cannot be read: {found.summary}; check the port's name")
 
@@ -186,13 +186,13 @@ class QosHost:
                 f"(/sys/class/net/{port}/ecn): turn roce_np and roce_rp on there"
             )
         elif devices and not any(self._counts_ecn(device) for device in devices):
-            said.append(f"{port}: {devices[0]} has no counters of ECN marks, so it may not answer them: only PFC works")
+            said.append(f"{port}: {devices[0]} has no counters of ECN marks and may not react to them: only PFC works")
         for device in devices:
             has = self.host.read_text(self._path(f"{RDMA_CM}/{device}/ports/1/default_roce_tos"))
             if has is None:
                 said.append(
                     f"{port}: the kernel offers no traffic class for librdmacm ({RDMA_CM} without {device}); "
-                    f"programs that use it need {nccl_traffic_class(qos.dscp)} set by themselves, NCCL has NCCL_IB_TC"
+                    f"programs that use it must set {nccl_traffic_class(qos.dscp)} themselves, NCCL by NCCL_IB_TC"
                 )
         return said
 

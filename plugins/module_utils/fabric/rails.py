@@ -60,13 +60,13 @@ def _in_cage(subnet: str, cage: int, half: int, ports: Ports) -> tuple[str | Non
     halves = cages(ports).get(cage)
     if not halves:
         return None, Problem(
-            f"rail {subnet} is planned on cage {cage}, of which the host shows no port; it has "
+            f"rail {subnet} is planned on cage {cage}, but the host shows no port of it; it has "
             f"{_listed(ports.values())}",
             "name the port of every rail in firstlight_fabric.rails",
         )
     if half not in halves:
         return None, Problem(
-            f"rail {subnet} is planned on half {half} of cage {cage}, of which the host shows only "
+            f"rail {subnet} is planned on half {half} of cage {cage}, but the host shows only "
             f"{', '.join(halves.values())}",
             "look for the other half with `lspci -d 15b3:` and in `dmesg`, then power the host off and on",
         )
@@ -82,7 +82,7 @@ def _cabled(subnet: str, half: int, ports: Ports) -> tuple[str | None, Problem |
     begin = f"rail {subnet} has no port in the plan, and"
     if not known:
         return None, Problem(
-            f"{begin} the host shows no cages to find one in; it has {_listed(ports.values())}",
+            f"{begin} the host shows no cages to choose from; it has {_listed(ports.values())}",
             "name the port of every rail in firstlight_fabric.rails",
         )
     those = _listed(ports[name] for halves in known.values() for name in halves.values())
@@ -92,7 +92,7 @@ def _cabled(subnet: str, half: int, ports: Ports) -> tuple[str | None, Problem |
     down = [name for halves in known.values() for name in halves.values() if ports[name]["carrier"] is None]
     remedy = f"plug the cable in and enable its port of the switch, or write {choice}"
     if down:
-        remedy = f"switch them on, so that they tell (`ip link set {down[0]} up`), or write {choice}"
+        remedy = f"bring them up to see which has a cable (`ip link set {down[0]} up`), or write {choice}"
     return None, Problem(f"{begin} no cage has a carrier ({those})", remedy)
 
 
@@ -102,14 +102,14 @@ def _misused(subnet: str, name: str, rail: Rail, ports: Ports) -> Problem | None
         bond = port["master"]
         return Problem(
             f"rail {subnet} is planned on {name}, which is a member of {bond}",
-            f"write port: {bond}, which has the addresses, or take {name} out of it",
+            f"write port: {bond}, which has the addresses, or remove {name} from it",
         )
     mtu = int(rail.get("mtu") or 0)
     if port.get("link_layer") == "InfiniBand" and mtu > IPOIB_MTU:
         return Problem(
-            f"rail {subnet} is planned on {name} with an MTU of {mtu}, and {name} is InfiniBand, where IP has at most "
-            f"{IPOIB_MTU}",
-            f"set firstlight_fabric.mtu to {IPOIB_MTU} or less, or take the rail out: RDMA over InfiniBand needs none",
+            f"rail {subnet} is planned on {name} with an MTU of {mtu}, and {name} is InfiniBand, where IP allows at "
+            f"most {IPOIB_MTU}",
+            f"set firstlight_fabric.mtu to {IPOIB_MTU} or less, or remove the rail: RDMA over InfiniBand needs none",
         )
     return None
 
@@ -144,4 +144,4 @@ def _is_cabled_elsewhere(one: Mapping[str, Any], port: Mapping[str, Any]) -> boo
 def _listed(ports: Iterable[Mapping[str, Any]]) -> str:
     listed = [shown(port) for port in ports]
     more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
-    return ", ".join(listed[:12]) + more if listed else "no port that could be one"
+    return ", ".join(listed[:12]) + more if listed else "no suitable port"

@@ -93,7 +93,7 @@ def rdma_remedy(port: str, expected: Mapping[str, Any], seen: Mapping[str, Any])
     if "device" in expected:
         return (
             f"look at `ls /sys/class/net/{port}/device/infiniband` and load its driver (`modprobe mlx5_ib`), "
-            "or set firstlight_fabric.rdma to false to do without RDMA"
+            "or set firstlight_fabric.rdma to false to run without RDMA"
         )
     if "link_layer" in expected:
         return (
@@ -108,7 +108,7 @@ def rdma_remedy(port: str, expected: Mapping[str, Any], seen: Mapping[str, Any])
         return _speed_remedy(port, int(expected["speed_mbit"]) // 1000, seen["speed_mbit"])
     if "active_mtu" in expected:
         if seen["active_mtu"] == UNKNOWN:
-            return "install ibverbs-utils, whose `ibv_devinfo` tells it"
+            return "install ibverbs-utils, whose `ibv_devinfo` reports it"
         return f"it follows the MTU of {port}: run site.yml, which sets that"
     return f"it follows the address of {port}: run site.yml, which sets that"
 
@@ -120,5 +120,5 @@ def _speed_remedy(port: str, wanted: int, seen: Any) -> str:
     got = int(seen) // 1000
     return (
         f"the switch port negotiated {got}G: set it to {wanted}G{mode}, autonegotiation and FEC on the switch, or "
-        f"write speed_gbit: {got} in firstlight_fabric where the switch has no more"
+        f"write speed_gbit: {got} in firstlight_fabric where the switch supports no more"
     )

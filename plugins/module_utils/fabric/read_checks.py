@@ -132,7 +132,7 @@ def _check_cages(rows: Sequence[Row], down: Sequence[Row]) -> Iterator[dict[str,
                 f"only one half of cage {number} is up: {_names(up)} is, {_names(lost)} is {_down_word(lost[0])}; one "
                 "half is one PCIe x4 function, about half of the cable's speed",
                 f"bring {_names(lost)} up (`ip link set {name_of(lost[0])} up`, and in its netplan file); if it stays "
-                "down, seat the cable again",
+                "down, reseat the cable",
             )
         elif number in dark:
             yield finding(
@@ -274,7 +274,7 @@ def _check_mtu(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, An
             "mtu.rdma",
             small,
             f"RDMA MTU of {_names(small)} is {active}, expected {FULL_RDMA_MTU}: {whose}",
-            "set firstlight_fabric.mtu to 9000 (4200 at least) on every host, and jumbo frames on the switch",
+            "set firstlight_fabric.mtu to 9000 (at least 4200) on every host, and jumbo frames on the switch",
         )
     untold = [row for row in up if row["active_mtu"] is None and row["mtu"] is not None and row["mtu"] < 4200]
     fabric = [row for row in untold if row["device"] or name_of(row) in expected.ports]
@@ -285,12 +285,12 @@ def _check_mtu(rows: Sequence[Row], expected: Expected) -> Iterator[dict[str, An
             "mtu.port",
             small,
             f"MTU of {_names(small)} is {mtu}, so the RDMA MTU is at most {roce_mtu(mtu)}, expected {FULL_RDMA_MTU}",
-            "set firstlight_fabric.mtu to 9000 (4200 at least) on every host, and jumbo frames on the switch",
+            "set firstlight_fabric.mtu to 9000 (at least 4200) on every host, and jumbo frames on the switch",
         )
     sizes = {row["mtu"] for row in up if row["mtu"]}
     if len(sizes) > 1 and min(sizes) >= 4200:
         yield finding(
-            NOTE, "mtu.mixed", up, f"the ports have different MTUs: {', '.join(map(str, sorted(sizes)))}", "use one"
+            NOTE, "mtu.mixed", up, f"the ports have different MTUs: {', '.join(map(str, sorted(sizes)))}", "use one MTU"
         )
 
 
@@ -325,4 +325,6 @@ def check_hosts(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         for name, values in per_name.items():
             if len(values) > 1:
                 listed = "; ".join(f"{value} on {', '.join(sorted(hosts))}" for value, hosts in sorted(values.items()))
-                yield finding(WRONG, f"hosts.{field}", [], f"{what} of {name} differs: {listed}", "make it one")
+                yield finding(
+                    WRONG, f"hosts.{field}", [], f"{what} of {name} differs: {listed}", "use one everywhere"
+                )

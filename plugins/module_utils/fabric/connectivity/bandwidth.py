@@ -144,7 +144,7 @@ def both_ways(
     meter: Meter, kind: str, rail: Mapping[str, Any], peer: Mapping[str, Any], session: Session, first: bool
 ) -> tuple[dict[str, Any], str]:
     """Measure in both directions; return this host's own figure, and why the meeting ended early if it did."""
-    found: dict[str, Any] = {"gbit": None, "problem": "the meeting ended before"}
+    found: dict[str, Any] = {"gbit": None, "problem": "the session ended before"}
     try:
         for sends in (first, not first):
             if sends:

@@ -102,7 +102,7 @@ def _reason(text: str, sent: int, received: int) -> tuple[str, str, int | None]:
     if _NO_DEVICE.search(text):
         return "no-device", _first_complaint(text), None
     if _UNREACHABLE.search(text):
-        return "unreachable", "nobody answers for the address on this link", None
+        return "unreachable", "no host answers for the address on this link", None
     if sent:
         return "loss", f"{sent - received} of {sent} packets lost", None
     return "unreadable", _first_complaint(text), None
@@ -111,7 +111,7 @@ def _reason(text: str, sent: int, received: int) -> tuple[str, str, int | None]:
 def _first_complaint(text: str) -> str:
     lines = said_lines(text)
     complaints = [line for line in lines if line.startswith("ping:")]
-    return ([*complaints, *lines] or ["ping said nothing"])[0][:200]
+    return ([*complaints, *lines] or ["ping printed nothing"])[0][:200]
 
 
 def worth_retrying(result: PingResult) -> bool:

@@ -50,7 +50,7 @@ class OtherRunError(MeetingEndedError):
     """The peer belongs to another run."""
 
     def __init__(self, word: object) -> None:
-        super().__init__("the partner spoke of another run")
+        super().__init__("the partner belongs to another run")
         self.word = word
 
 
@@ -81,7 +81,7 @@ class Session:
         while b"\n" not in self._held:
             left = deadline - time.monotonic()
             if left <= 0 or len(self._held) > LINE_MOST:
-                raise MeetingEndedError(f"nothing came from the partner within {seconds:g} s")
+                raise MeetingEndedError(f"the partner sent nothing within {seconds:g} s")
             try:
                 self._link.settimeout(left)
                 more = self._link.recv(LINE_MOST)
@@ -218,14 +218,14 @@ class Meetings:
         self._refuse_to_go_on()
         now = time.monotonic()
         if answer == PAST:
-            raise MeetingEndedError(f"{peer} had gone on without this host")
+            raise MeetingEndedError(f"{peer} had continued without this host")
         if answer == WAIT:
             alive = now
         if now > deadline:
-            raise MeetingEndedError(f"{peer} did not come before the time was over")
+            raise MeetingEndedError(f"{peer} did not connect in time")
         if answer is None and now > max(alive + SILENT_SECONDS, self._expected_until):
             self._look_for_anybody(now)
-            raise MeetingEndedError(f"{peer} did not come: {said}")
+            raise MeetingEndedError(f"{peer} did not connect: {said}")
         return alive
 
     def _look_for_anybody(self, now: float) -> None:
@@ -236,11 +236,11 @@ class Meetings:
 
     def _refuse_alone(self, peer: str) -> None:
         if self._alone:
-            raise MeetingEndedError(f"{peer} did not come: nobody listens, of this run no other host is left")
+            raise MeetingEndedError(f"{peer} did not connect: nobody listens, no other host of this run is left")
 
     def _refuse_to_go_on(self) -> None:
         if self._replaced:
-            raise EndedTestError("another connectivity test began on this host")
+            raise EndedTestError("another connectivity test started on this host")
 
     def _session(self, link: socket.socket) -> Session:
         return Session(link, self._run, self._hear)

@@ -61,5 +61,5 @@ def run_tests(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         raise RefusedTestError(f"The connectivity test cannot be planned: {error}.") from error
     except EndedTestError as error:
         raise RefusedTestError(
-            f"The connectivity test was ended, {error}: test the fabric again, from one place at a time."
+            f"The connectivity test was stopped, {error}: test the fabric again, from one place at a time."
         ) from error

@@ -157,7 +157,7 @@ def test_absent_gives_all_back(tmp_path: Path) -> None:
 
 def test_a_port_without_dcb_changes_nothing(tmp_path: Path) -> None:
     host = Played(tmp_path, [PORT])
-    with pytest.raises(QosError, match=r"port veth0 has no DCB .*Operation not supported.*take fabric_network_qos out"):
+    with pytest.raises(QosError, match=r"port veth0 has no DCB .*Operation not supported.*remove fabric_network_qos"):
         converge(host, tmp_path, [PORT, "veth0"], QOS)
     assert host.changes == []
     assert host.ports[PORT]["dscp"] == {}
@@ -190,7 +190,7 @@ def test_what_can_only_be_looked_at(tmp_path: Path) -> None:
     notes = "\n".join(converge(host, tmp_path, [PORT], QOS)["notes"])
     assert "may change the class again" in notes
     assert "rocep1s0f1 has no counters of ECN marks" in notes
-    assert "need 106 set by themselves, NCCL has NCCL_IB_TC" in notes
+    assert "must set 106 themselves, NCCL by NCCL_IB_TC" in notes
     host.dcbx = "{}"
     counters = tmp_path / "sys/class/infiniband/rocep1s0f1/ports/1/hw_counters"
     counters.mkdir(parents=True)

@@ -111,7 +111,7 @@ def test_any_text_is_a_record_or_none(text: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"at": "x", "versions": []}', '{"at": "x", "versions": null}', "null"])
 def test_a_record_of_another_form_is_said_to_be_none(text: str) -> None:
-    assert "no record of firmware" in firmware.read_record(text)["error"]
+    assert "not a firmware record" in firmware.read_record(text)["error"]
 
 
 VERSIONS = st.dictionaries(st.sampled_from(["bios", "nic.a", "nic.b", "vbios.c"]), st.sampled_from(["1", "2"]))
@@ -132,7 +132,7 @@ def test_firmware_that_changed_is_named_with_the_day_of_the_test() -> None:
     assert found(OLD) == []
     sentence = (
         f"the firmware of the NIC behind {PORT} changed from 28.45.4028 to 28.48.1000 since the fabric was tested on "
-        f"{AT}, expected a connectivity test with the firmware that is there"
+        f"{AT}, expected a connectivity test with the present firmware"
     )
     assert explain(found({**OLD, f"nic.{PORT}": "28.48.1000"})) == [sentence]
     assert "the BIOS changed from GX10DGX.0104.2026.0326 (03/26/2026) to GX10DGX.0105" in explain(found(NEW))[0]
@@ -142,12 +142,12 @@ def test_firmware_that_changed_is_named_with_the_day_of_the_test() -> None:
 @pytest.mark.parametrize(
     ("observed", "sentence"),
     [
-        ({}, "the firmware of the host is unknown, expected to compare it"),
+        ({}, "the firmware of the host is unknown, expected versions to compare"),
         (
             seen(OLD, exists=False, recorded={}, at=None),
             "is not on record, expected /var/lib/firstlight/fabric.firmware",
         ),
-        (seen({}, error="it is no record of firmware (KeyError)"), "cannot be used (it is no record of firmware"),
+        (seen({}, error="it is not a firmware record (KeyError)"), "cannot be used (it is not a firmware record"),
     ],
 )
 def test_a_host_without_a_record_is_not_right(observed: dict[str, Any], sentence: str) -> None:
@@ -182,7 +182,7 @@ def test_an_mtu_that_a_capsule_reset_is_explained_by_it() -> None:
     assert told[f"link.{PORT}"]["by"] == (
         "the BIOS changed from GX10DGX.0104.2026.0326 (03/26/2026) to GX10DGX.0105.2026.0505 (05/05/2026) and the "
         f"firmware of the NIC behind {PORT} changed from 28.45.4028 to 28.48.1000 since the fabric was tested on {AT} "
-        f"(see firmware.{PATH}): an update of firmware resets a port's MTU and may rewire its PCIe lanes"
+        f"(see firmware.{PATH}): a firmware update resets a port's MTU and may rewire its PCIe lanes"
     )
     assert f"since the fabric was tested on {AT}" in "\n".join(lines(told.values()))
 

@@ -68,7 +68,7 @@ def test_ports_that_are_switched_off_are_to_be_switched_on(sysfs: Any) -> None:
     for name in ("enp1s0f1np1", "enP2p1s0f1np1"):
         ports[name]["carrier"] = None
     assert said(ports).endswith(
-        "switch them on, so that they tell (`ip link set enp1s0f1np1 up`), or write port: cage 0 or port: cage 1"
+        "bring them up to see which has a cable (`ip link set enp1s0f1np1 up`), or write port: cage 0 or port: cage 1"
     )
 
 
@@ -83,7 +83,7 @@ def test_a_port_that_the_host_does_not_have(sysfs: Any) -> None:
     assert words.startswith(
         "rail 192.168.100.0/24 is planned on enp9s0, which the host does not have; it has enP2p1s0f0np0"
     )
-    assert "wlP9s9 down, so that its carrier is not known" in words
+    assert "wlP9s9 down, so its carrier is unknown" in words
     assert words.endswith("correct enp9s0 in firstlight_fabric.rails, or fit the network card it belongs to")
 
 
@@ -101,7 +101,7 @@ def test_one_half_without_a_carrier(sysfs: Any) -> None:
 
 def test_one_half_that_is_missing(sysfs: Any) -> None:
     ports = sysfs.read([nic for nic in sysfs.spark() if nic.name != "enP2p1s0f1np1"])
-    assert "half 1 of cage 1, of which the host shows only enp1s0f1np1" in said(ports, cage=1, half=1)
+    assert "half 1 of cage 1, but the host shows only enp1s0f1np1" in said(ports, cage=1, half=1)
     assert "half 1 of cage 1" in said(ports, half=1)
 
 
@@ -116,8 +116,8 @@ def test_a_machine_without_cages(sysfs: Any, values: dict[str, Any]) -> None:
 def test_a_rail_on_infiniband(sysfs: Any) -> None:
     ports = sysfs.read(sysfs.hgx("InfiniBand"))
     words = said(ports, port="ibp24s0")
-    assert "with an MTU of 9000, and ibp24s0 is InfiniBand, where IP has at most 4092" in words
-    assert words.endswith("or take the rail out: RDMA over InfiniBand needs none")
+    assert "with an MTU of 9000, and ibp24s0 is InfiniBand, where IP allows at most 4092" in words
+    assert words.endswith("or remove the rail: RDMA over InfiniBand needs none")
     assert find_port(SUBNET, rail(port="ibp24s0", mtu=4092), ports) == ("ibp24s0", None)
     bare = sysfs.read(sysfs.hgx("InfiniBand", netdevs=False))
     assert "which the host does not have" in said(bare, port="mlx5_0")

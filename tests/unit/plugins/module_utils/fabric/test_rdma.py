@@ -62,7 +62,7 @@ def test_a_port_that_is_right(sysfs: Any) -> None:
             (
                 "RDMA of port enp1s0f1np1 (rocep1s0f1) has speed (Mb/s) 100000, expected speed (Mb/s) 200000: the "
                 "switch port negotiated 100G: set it to 200G (200G-baseCR4), autonegotiation and FEC on the switch, or "
-                "write speed_gbit: 100 in firstlight_fabric where the switch has no more"
+                "write speed_gbit: 100 in firstlight_fabric where the switch supports no more"
             ),
         ),
         (
@@ -104,7 +104,7 @@ def test_what_could_not_be_read_is_unknown_and_never_right(sysfs: Any) -> None:
     seen["fabric"]["enp1s0f1np1"]["active_mtu"] = None
     (record,) = records("spark0", {"fabric_network": STATE}, seen)
     assert (record["id"], record["verdict"]) == ("rdma.enp1s0f1np1", "could_not_check")
-    assert "does not tell active_mtu" in record["observed"]
+    assert "does not report active_mtu" in record["observed"]
     (record,) = records("spark0", {"fabric_network": STATE}, {"errors": {"fabric": "no answer within 30 s"}})
     assert (record["verdict"], record["observed"]) == ("could_not_check", "could not be checked: no answer within 30 s")
 

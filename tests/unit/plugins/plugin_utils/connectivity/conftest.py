@@ -149,7 +149,7 @@ class Fabric:
         if self.bandwidth and peer["host"] not in self.silent:
             path["tcp"] = self._tcp(host, str(peer["host"]), rail, bool(ping["ok"]))
         elif self.bandwidth:
-            path["tcp"] = {"gbit": None, "problem": f"{peer['host']} did not come: nobody listens"}
+            path["tcp"] = {"gbit": None, "problem": f"{peer['host']} did not connect: nobody listens"}
         return path
 
     def _ping(self, host: str, peer: str, rail: int) -> dict[str, Any]:

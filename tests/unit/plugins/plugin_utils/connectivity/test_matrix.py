@@ -341,7 +341,7 @@ def test_what_could_not_be_read_could_not_be_checked(new_fabric: Fabric) -> None
 def test_a_firewall_is_told_which_ports_to_let_through(new_fabric: Fabric) -> None:
     fabric = new_fabric(2, 1, bandwidth=True)
     parts = fabric.parts()
-    for problem in ("spark1 did not come: nobody listens at 192.168.100.11:27600 (No route to host)", "Timed out"):
+    for problem in ("spark1 did not connect: nobody listens at 192.168.100.11:27600 (No route to host)", "Timed out"):
         parts["spark0"]["result"]["report"]["paths"][0]["tcp"] = {"gbit": None, "problem": problem}
         (line,) = evaluate(fabric.hosts, parts, MINIMUM_BANDWIDTHS)["diagnoses"]
         assert "let TCP 27600-27602 through the firewall on the fabric" in line

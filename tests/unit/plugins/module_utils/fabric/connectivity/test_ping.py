@@ -77,13 +77,13 @@ UNREACHABLE = (
         pytest.param(
             UNREACHABLE,
             "",
-            PingResult(2, 0, None, "unreachable", "nobody answers for the address on this link"),
+            PingResult(2, 0, None, "unreachable", "no host answers for the address on this link"),
             id="host-unreachable",
         ),
         pytest.param(
             "",
             "ping: connect: Network is unreachable\n",
-            PingResult(0, 0, None, "unreachable", "nobody answers for the address on this link"),
+            PingResult(0, 0, None, "unreachable", "no host answers for the address on this link"),
             id="network-unreachable",
         ),
         pytest.param(
@@ -104,7 +104,7 @@ UNREACHABLE = (
             PingResult(0, 0, None, "no-device", "ping: SO_BINDTODEVICE enp1s0f1np1: No such device"),
             id="no-such-device",
         ),
-        pytest.param("", "", PingResult(0, 0, None, "unreadable", "ping said nothing"), id="empty"),
+        pytest.param("", "", PingResult(0, 0, None, "unreadable", "ping printed nothing"), id="empty"),
         pytest.param(
             "",
             "ping hung",

@@ -177,7 +177,7 @@ def test_nothing_is_measured_where_full_packets_do_not_pass(port: int, tools: Pa
 def test_a_partner_that_does_not_come_is_pinged_all_the_same(port: int, tools: Path) -> None:
     (path,) = part("spark0", Machine(), port, start=0.2)["paths"]
     assert path["ping"]["ok"]
-    assert "spark1 did not come: nobody listens" in path["tcp"]["problem"]
+    assert "spark1 did not connect: nobody listens" in path["tcp"]["problem"]
 
 
 def test_nobody_waits_for_a_host_that_takes_no_part(port: int, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
