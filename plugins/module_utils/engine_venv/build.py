@@ -265,7 +265,7 @@ class Venvs:
         header = asked.stdout.strip()
         if not asked.ok or not os.path.exists(header):
             raise VenvError(
-                f"{python} has no headers ({header or asked.summary} is not there), expected Python.h: Triton compiles "
+                f"{python} has no headers ({header or asked.summary} is missing), expected Python.h: Triton compiles "
                 "against it at the engine's first request. Install this Python's -dev package. Nothing was changed."
             )
         if not any(self.host.has(name) for name in COMPILERS):
@@ -336,8 +336,8 @@ class Venvs:
             if wrong:
                 _remove(cache)  # nothing of it is to be trusted
                 raise VenvError(
-                    f"what uv installed is not what the lock says ({', '.join(wrong[:5])}), expected exactly the lock: "
-                    f"look at the disk, and run this again. {self.directory} is as it was."
+                    f"what uv installed differs from the lock ({', '.join(wrong[:5])}), expected exactly the lock: "
+                    f"check the disk, and run this again. {self.directory} is unchanged."
                 )
             marker = Marker(request.lock.digest, request.python, found["packages"], request.watched)
             os.sync()  # a marker on the disk says that everything else is
@@ -365,10 +365,10 @@ class Venvs:
     def _uv(self, request: Request, words: Sequence[str], environment: Mapping[str, str], scratch: str) -> None:
         result = self._call([_program(self.tool_place(request.tool), "uv"), *words], scratch, environment)
         if result.problem:
-            raise VenvError(f"{result.problem}: see engine_venv_timeout. {self.directory} is as it was.")
+            raise VenvError(f"{result.problem}: see engine_venv_timeout. {self.directory} is unchanged.")
         if not result.ok:
-            said = result.stderr or result.stdout or f"it ended with {result.rc}"
-            raise VenvError(f"{complaint(said, request.source.words)}. {self.directory} is as it was.")
+            said = result.stderr or result.stdout or f"it exited with {result.rc}"
+            raise VenvError(f"{complaint(said, request.source.words)}. {self.directory} is unchanged.")
 
     def _pip_settings(self, tool: Tool, scratch: str) -> dict[str, str]:
         """Return pip's settings on this host."""
@@ -376,7 +376,7 @@ class Venvs:
         if not listed.ok:
             raise VenvError(
                 f"pip's configuration on this host cannot be read ({without_passwords(listed.summary)}), expected "
-                f"`pip config list` to show it: correct it, or set engine_venv_index. {self.directory} is as it was."
+                f"`pip config list` to show it: correct it, or set engine_venv_index. {self.directory} is unchanged."
             )
         return pip_settings(listed.stdout)
 
@@ -417,8 +417,8 @@ class Venvs:
         made = self._call([python, "-m", "venv", place], scratch)
         if not made.ok:
             raise VenvError(
-                f"{python} could not make a virtual environment for uv ({made.summary}), expected it to: see what it "
-                f"said. {self.directory} is as it was."
+                f"{python} could not create a virtual environment for uv ({made.summary}), expected it to: check its "
+                f"output. {self.directory} is unchanged."
             )
         requirements = os.path.join(place, LOCK_NAME)
         write_file(requirements, request.tool.lock_text, 0o644)
@@ -427,14 +427,14 @@ class Venvs:
         pip = [_program(place, "python"), "-m", "pip", "install", *only, "--requirement", requirements]
         result = self._call(pip, scratch)
         if result.problem:
-            raise VenvError(f"{result.problem}: see engine_venv_timeout. {self.directory} is as it was.")
+            raise VenvError(f"{result.problem}: see engine_venv_timeout. {self.directory} is unchanged.")
         told = self._call([_program(place, "uv"), "--version"], scratch)
         if not result.ok or not told.ok:
             why = told.summary if result.ok else pip_complaint(f"{result.stdout}\n{result.stderr}")
             raise VenvError(
                 f"uv {request.tool.version}, which installs the lock, could not be installed from "
                 f"{request.source.words} ({why}), expected its wheel beside those of the engine: mirror it there "
-                f"(docs/venv.md), or correct engine_venv_index or engine_venv_wheels. {self.directory} is as it was."
+                f"(docs/venv.md), or correct engine_venv_index or engine_venv_wheels. {self.directory} is unchanged."
             )
 
     def _call(self, argv: Sequence[str], scratch: str, environment: Mapping[str, str] | None = None) -> Result:

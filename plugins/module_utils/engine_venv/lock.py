@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..text import is_hexadecimal
 from ..versions import version_key
 
-MAKE_ONE = "make it with `uv pip compile --generate-hashes` (docs/venv.md)"
+MAKE_ONE = "generate it with `uv pip compile --generate-hashes` (docs/venv.md)"
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?\s*==\s*(?P<version>[A-Za-z0-9.!+_-]+)$")
 _REMARK = re.compile(r"^#\s*(?P<name>python|architecture|wheels-bytes):\s*(?P<value>\S+)\s*$")
@@ -104,18 +104,18 @@ def _requirement(line: str, where: str) -> tuple[str, str, tuple[str, ...]]:
     said, *options = [part.strip() for part in line.split("--hash=")]
     if "://" in line or " @ " in said:
         raise LockError(
-            f"{where}: {_shown(line)!r} names an address; a lock names none, so that any mirror will do: write "
+            f"{where}: {_shown(line)!r} has an address; a lock has none, so that any mirror works: write "
             "NAME==VERSION, and set engine_venv_index to where packages come from"
         )
     if said.startswith("-"):
         raise LockError(
-            f"{where}: {_shown(said)!r} is an option; a lock has pins and hashes only, where packages come from is "
-            "engine_venv_index: take the line out"
+            f"{where}: {_shown(said)!r} is an option; a lock has only pins and hashes, packages come from "
+            "engine_venv_index: remove the line"
         )
     if ";" in said:
         raise LockError(
             f"{where}: {_shown(said)!r} has a condition; a lock is for one platform and installs all of it: "
-            "make it with --python-platform and without --universal"
+            "generate it with --python-platform and without --universal"
         )
     pin = _PIN.match(said)
     if pin is None:

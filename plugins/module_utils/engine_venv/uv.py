@@ -56,7 +56,7 @@ def parse_tool(lock_text: str) -> Tool:
     lock = parse_lock(lock_text, "the lock of uv")
     if list(lock.packages) != ["uv"]:
         raise LockError(
-            f"the lock of uv pins {', '.join(lock.packages)}, expected uv alone: take the role's files/uv.txt"
+            f"the lock of uv pins {', '.join(lock.packages)}, expected uv alone: use the role's files/uv.txt"
         )
     return Tool(lock.packages["uv"], lock.digest, lock_text)
 
@@ -153,7 +153,7 @@ def complaint(said: str, source: str) -> str:
         expected = " or ".join(digest.removeprefix("sha256:") for digest in mismatch["expected"].split())
         return (
             f"{mismatch['pin']} from {source} has the sha256 {mismatch['got']}, which is not in the lock (expected "
-            f"{expected}): the file is not the one that was locked; find out who changed it, or make the lock anew"
+            f"{expected}): the file is not the one that was locked; find out who changed it, or regenerate the lock"
         )
     if wheel:
         return (
@@ -170,7 +170,7 @@ def complaint(said: str, source: str) -> str:
     if _NETWORK.search(said):
         return (
             f"{source} cannot be read ({reason}), expected every wheel of the lock: check the address, its certificate "
-            "and the way to it from this host, and run this again; what was fetched is kept"
+            "and the route to it from this host, and run this again; what was fetched is kept"
         )
     return f"uv failed ({reason}) with {source}, expected every wheel of the lock"
 
@@ -180,4 +180,4 @@ def pip_complaint(said: str) -> str:
     lines = said_lines(without_passwords(said))
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     broken = [line for line in lines if "connection broken by" in line or line.startswith("Could not fetch URL")]
-    return "; ".join([*broken[-1:], *errors[-1:]])[:600] or (lines or ["it said nothing"])[-1]
+    return "; ".join([*broken[-1:], *errors[-1:]])[:600] or (lines or ["it printed nothing"])[-1]

@@ -177,8 +177,8 @@ def check_index(index: str) -> str:
     if "@" in rest.partition("/")[0]:
         place = rest.rpartition("@")[2]
         raise ValueError(
-            f"engine_venv_index has a user or password in it ({scheme}://****@{place}), expected an address without: a "
-            "command line is readable for every user of the host; keep them in root's ~/.netrc or in /etc/pip.conf"
+            f"engine_venv_index has a user or password in it ({scheme}://****@{place}), expected an address without: "
+            "every user of the host can read a command line; keep them in root's ~/.netrc or in /etc/pip.conf"
         )
     if not separator or scheme not in ("http", "https", "file"):
         raise ValueError(

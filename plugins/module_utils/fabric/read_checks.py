@@ -325,6 +325,4 @@ def check_hosts(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         for name, values in per_name.items():
             if len(values) > 1:
                 listed = "; ".join(f"{value} on {', '.join(sorted(hosts))}" for value, hosts in sorted(values.items()))
-                yield finding(
-                    WRONG, f"hosts.{field}", [], f"{what} of {name} differs: {listed}", "use one everywhere"
-                )
+                yield finding(WRONG, f"hosts.{field}", [], f"{what} of {name} differs: {listed}", "use one everywhere")

@@ -84,7 +84,7 @@ def not_in_archive(reference: str, path: str, contents: list[str]) -> str:
 def more_in_archive(reference: str, path: str, others: list[str]) -> str:
     """Return the message for an archive from which Docker would load more than the pinned image."""
     return (
-        f"archive {path} holds {listed(others)} beside {reference.partition('@')[2]}, expected that image alone: "
+        f"archive {path} holds {listed(others)} besides {reference.partition('@')[2]}, expected that image alone: "
         "Docker would load all of it; nothing was loaded. Save the pinned image by itself, or pin the digest of the "
         "whole index"
     )
@@ -114,7 +114,7 @@ def _configuration_files(read: Read) -> list[bytes]:
     data = read("manifest.json")
     if data is None:
         if read("repositories") is not None:
-            raise ValueError("it is of a kind that nothing in it can be compared with a digest")
+            raise ValueError("nothing in this kind of archive can be compared with a digest")
         return []
     listed = _json(data, _SAVED)
     entries = listed if isinstance(listed, list) else [None]
@@ -128,12 +128,12 @@ def _below(read: Read, entry: Any, depth: int, must: bool = False) -> list[Way]:
     """Return every path below an index entry. What the archive lacks is skipped, unless it `must` be there."""
     digest = entry.get("digest") if isinstance(entry, dict) else None
     if not depth or not isinstance(digest, str) or not is_hexadecimal(digest.removeprefix("sha256:"), 64):
-        raise ValueError("its index names an image by something else than a SHA-256, or nests too deep")
+        raise ValueError("its index names an image by something other than a SHA-256, or nests too deep")
     data = read(_place(digest))
     if data is None and not must:
         return []
     if data is None or _digest(data) != digest:
-        raise ValueError(f"{digest}, which its index names, is missing or has other bytes")
+        raise ValueError(f"{digest}, which its index names, is missing or has different bytes")
     document = _json(data, _LAYOUT)
     config, entries = (document.get(key) if isinstance(document, dict) else None for key in ("config", "manifests"))
     if isinstance(config, dict) and entries is None:
@@ -164,4 +164,4 @@ def _json(data: bytes, known: frozenset[str]) -> Any:
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=checked)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError("a document in it is no JSON") from error
+        raise ValueError("a document in it is not JSON") from error

@@ -81,7 +81,7 @@ class Bringer:
         if found != self.digest:
             raise ImageError(
                 f"recipe {recipe.name} has the digest {found}, expected {self.digest} as in {self.reference}: let the "
-                "plan give both (firstlight_image_build), or correct inference_image_reference"
+                "plan set both (firstlight_image_build), or correct inference_image_reference"
             )
         return recipe
 
@@ -182,8 +182,8 @@ class Bringer:
         found = next((one for one in candidates if inspect(self.host, one) is not None), None)
         if found is None:
             raise ImageError(
-                f"archive {self.archive} was loaded but Docker lists none of {', '.join(candidates)}: what its "
-                "manifest.json names is another image than its index.json; save it again"
+                f"archive {self.archive} was loaded but Docker lists none of {', '.join(candidates)}: its "
+                "manifest.json names a different image than its index.json; save it again"
             )
         return found
 
@@ -214,7 +214,7 @@ class Bringer:
         """Provide the name that promises Ray: tag the image if it has Ray, else add it."""
         base = inspect(self.host, self.base_name)
         if base is None:
-            raise ImageError(f"image {self.base_name} is gone again: keep others from removing images, and run again")
+            raise ImageError(f"image {self.base_name} disappeared: keep others from removing images, and run again")
         found = versions(self.host, self.base_name, {"ray": self.ray}).get("ray")
         # A recipe includes only Ray itself; with the extras that only some clusters need, it is a different image.
         if found is not None and not (self.recipe is not None and has_more(self.ray)):

@@ -44,14 +44,14 @@ def read_ray_lock(ray: str, text: str) -> Lock:
     """Parse the lock of a layer. Raises ValueError if there is none, or if it is for another Ray."""
     if not text:
         raise ValueError(
-            f"ray {ray} is to be added, and no lock says which wheels: give one (inference_image_ray_lock), or an "
+            f"ray {ray} is to be added, and no lock lists its wheels: give one (inference_image_ray_lock), or use an "
             "image that has Ray"
         )
     lock, version = parse_lock(text, "the lock of Ray"), ray.partition("_")[0]
     have = lock.packages.get("ray")
     if have is None or not same_version(version, have):
         raise ValueError(
-            f"the lock of Ray pins ray {have or 'not at all'}, expected {version}: give the one of that Ray"
+            f"the lock of Ray pins ray {have or 'not at all'}, expected {version}: use the lock of that version"
         )
     return lock
 
@@ -64,8 +64,8 @@ def dockerfile(base: str, ray: str, user: str = "", wheels: bool = False, index:
     """
     if "@" in index:
         raise ValueError(
-            "inference_image_ray_index has a user or password in it, which would stay in the image: take them out, and "
-            "give the wheels in a directory of the head (inference_image_ray_wheels)"
+            "inference_image_ray_index has a user or password in it, which would stay in the image: remove them, and "
+            "provide the wheels in a directory of the head (inference_image_ray_wheels)"
         )
     online = [f"--index-url={index}"] if index else []
     options = ["--no-index", f"--find-links={_IN_IMAGE}"] if wheels else online
@@ -100,16 +100,16 @@ def build_words(output: str) -> str:
     lines = [_SECONDS.sub("", line) for line in plain]
     told = [line for line in lines if line and not line.startswith(("The command ", _SOLVE))]
     errors = [line for line in told if "error" in line.lower()]
-    return (errors or told or lines or ["docker said nothing"])[-1][:400]
+    return (errors or told or lines or ["docker printed nothing"])[-1][:400]
 
 
 def build_failure(base: str, ray: str, said: str, wheels: str) -> str:
     """Return the message for a failed build."""
     remedy = (
-        f"check that {wheels} holds the wheels of the layer's lock, whole, and that the lock has pip, too, where the "
-        "image has neither uv nor pip"
+        f"check that {wheels} holds the wheels of the layer's lock, intact, and that the lock also has pip where "
+        "the image has neither uv nor pip"
         if wheels
-        else "check that the head reaches a package index (inference_image_ray_index), give the wheels in a directory "
-        "of the head (inference_image_ray_wheels), or choose a stack without Ray for profile vllm-multinode"
+        else "check that the head reaches a package index (inference_image_ray_index), provide the wheels in a "
+        "directory of the head (inference_image_ray_wheels), or choose a stack without Ray for profile vllm-multinode"
     )
     return f"ray {ray} cannot be added to image {base}: {said}; {remedy}"

@@ -139,14 +139,14 @@ def full_disk(reference: str, place: str, output: str, free_bytes: int) -> str |
 def last_line(output: str) -> str:
     """Return Docker's last line, short enough for a message."""
     lines = said_lines(output)
-    return lines[-1][:400] if lines else "docker said nothing"
+    return lines[-1][:400] if lines else "docker printed nothing"
 
 
 def pull_failure(reference: str, place: str, output: str, free_bytes: int) -> str:
     """Return the message for a failed pull."""
     return full_disk(reference, place, output, free_bytes) or (
         f"image {reference} cannot be pulled: {last_line(output)}; check the reference and that this host "
-        "reaches the registry, or bring the image as an archive (firstlight_image_archive)"
+        "reaches the registry, or provide the image as an archive (firstlight_image_archive)"
     )
 
 
@@ -154,5 +154,5 @@ def another_image(name: str, found: str, expected: str, head: str) -> str:
     """Return the message for a node whose loaded image differs from the head's."""
     return (
         f"image {name} has the id {found}, expected {expected} as on {head}: both must run the same Docker "
-        "release and image store (`docker info` tells); make them equal and run again"
+        "release and image store (see `docker info`); make them equal and run again"
     )

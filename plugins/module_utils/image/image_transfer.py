@@ -41,7 +41,7 @@ def write(host: Host, name: str, directory: str, check_mode: bool) -> dict[str, 
     if entry is None:
         if check_mode:
             return {"changed": True, "revision": ""}
-        raise ImageError(f"image {name} is not on this host, so that it cannot be given on: bring it here first")
+        raise ImageError(f"image {name} is not on this host, so it cannot be passed on: obtain it here first")
     revision = revision_of(identity(entry))
     if is_verified(host, directory, revision):
         return {"changed": False, "revision": revision}
@@ -86,7 +86,7 @@ def keep_archive(host: Host, parameters: Mapping[str, Any], check_mode: bool) ->
     if not is_local_name(name):
         # Its tag becomes the name of a directory, which is also removed.
         raise ImageError(
-            f"name is {name!r}, expected one like firstlight/engine:sha256-<64 digits>: give the local name"
+            f"name is {name!r}, expected one like firstlight/engine:sha256-<64 digits>: use the local name"
         )
     directory = os.path.join(root, name.partition(":")[2])
     before = host.names(directory)

@@ -152,7 +152,7 @@ def read_recipe(given: Mapping[str, Any]) -> Recipe:
 
 
 _EXPECTED = {
-    "name": "small letters, digits, dots and dashes",
+    "name": "lowercase letters, digits, dots and dashes",
     "base": "REPOSITORY@sha256:<64 hexadecimal digits>",
     "architecture": " or ".join(ARCHITECTURES),
     "python": "a release like 3.12",
@@ -253,8 +253,8 @@ def recipe_dockerfile(recipe: Recipe, sources: Sources, user: str = "") -> str:
     """
     if "@" in sources.index:
         raise ValueError(
-            "inference_image_build_index has a user or password in it, which would stay in the image: take them out, "
-            "and give the wheels in a directory of the head (inference_image_build_wheels)"
+            "inference_image_build_index has a user or password in it, which would stay in the image: remove them, "
+            "and provide the wheels in a directory of the head (inference_image_build_wheels)"
         )
     digest = recipe_digest(recipe)
     # BuildKit dates the image by it, and Python then compiles files whose contents do not depend on timestamps.
@@ -359,7 +359,7 @@ def recipe_failure(recipe: Recipe, said: str, sources: Sources) -> str:
     remedy = (
         f"check that the head reaches {', and '.join(needs)}"
         if needs
-        else f"check that {sources.wheels} holds the wheels of the recipe's lock, whole, and pip's own where the "
+        else f"check that {sources.wheels} holds the wheels of the recipe's lock, intact, and pip's own where the "
         "base's Python has no ensurepip"
     )
     return f"recipe {recipe.name} cannot be built on {recipe.base}: {said}; {remedy}"

@@ -101,7 +101,7 @@ def tag(host: Host, source: str, name: str) -> None:
     """Give an image another name."""
     result = host.run(["docker", "tag", source, name], timeout=60)
     if not result.ok:
-        raise ImageError(f"image {source} cannot be named {name}: {result.summary}; see `docker image ls` on the host")
+        raise ImageError(f"image {source} cannot be tagged {name}: {result.summary}; see `docker image ls` on the host")
 
 
 def ids_in_archive(reference: str, path: str, recipe: str = "") -> list[str]:
@@ -130,12 +130,12 @@ def images_in_archive(path: str, digest: str, recipe: str = "") -> tuple[list[st
             found, others = built if built[0] else archive_ids(read, digest)
             return found, others, archive_contents(read)
     except (OSError, tarfile.TarError, EOFError, ValueError) as error:
-        reason = "it is no whole tar archive"
+        reason = "it is not a complete tar archive"
         if isinstance(error, ValueError) or getattr(error, "strerror", None):
             reason = getattr(error, "strerror", None) or str(error)
         raise ImageError(
             f"archive {path} cannot be read ({reason}), expected what `docker save` writes: check the path, "
-            "and that it was copied whole; nothing was loaded"
+            "and that it was copied completely; nothing was loaded"
         ) from error
 
 
@@ -162,7 +162,7 @@ def _document(archive: tarfile.TarFile, member: tarfile.TarInfo | None, name: st
         return None
     stream = archive.extractfile(member) if member.isfile() and member.size <= MEMBER_LIMIT else None
     if stream is None:
-        raise ValueError(f"its {name[:80]} is no document")
+        raise ValueError(f"its {name[:80]} is not a document")
     return stream.read()
 
 
@@ -175,7 +175,7 @@ def load(host: Host, reference: str, path: str) -> None:
         if full:
             raise DiskFullError(full)
         raise ImageError(
-            f"archive {path} cannot be loaded: {last_line(output)}; check that it was copied whole, and run again"
+            f"archive {path} cannot be loaded: {last_line(output)}; check that it was copied completely, and run again"
         )
 
 
@@ -204,14 +204,14 @@ def versions(host: Host, name: str, wanted: Mapping[str, str]) -> dict[str, str 
         host.run(["docker", "rm", "--force", container], timeout=60)
     if not result.ok:
         raise ImageError(
-            f"image {name} cannot be asked for its contents ({result.summary}), expected a Python 3 in it: "
+            f"image {name} cannot be queried for its contents ({result.summary}), expected a Python 3 in it: "
             "check that it is the engine's image and that its architecture is this host's"
         )
     try:
         found: dict[str, str | None] = json.loads(result.stdout.strip().rpartition("\n")[2])
     except ValueError as error:
         raise ImageError(
-            f"image {name} was asked for its contents and said {last_line(_output(result))!r}, expected versions: "
+            f"image {name} was queried for its contents and printed {last_line(_output(result))!r}, expected versions: "
             "check that it is the engine's image"
         ) from error
     return found
@@ -262,8 +262,8 @@ def build_recipe(
             taken = _take(sources.packages, os.path.join(context, PACKAGES), ".deb", "inference_image_build_packages")
             if not taken:
                 raise ImageError(
-                    f"{sources.packages} holds no package (*.deb), expected {', '.join(recipe.packages)} and all they "
-                    "need: download them there (docs/image.md), on the head"
+                    f"{sources.packages} holds no package (*.deb), expected {', '.join(recipe.packages)} and all "
+                    "dependencies: download them there (docs/image.md), on the head"
                 )
         more = [f"--build-arg=SOURCE_DATE_EPOCH={recipe.epoch}"]
         result = _build(host, context, name, offline=sources.offline(recipe), more=more, timeout=timeout)
@@ -324,8 +324,8 @@ def _take_wheels(directory: str, target: str, lock: Lock) -> None:
     missing = missing_wheels(lock, found)
     if missing:
         raise ImageError(
-            f"{directory} lacks {len(missing)} of the wheels of Ray's lock, or has them with other bytes, {missing[0]} "
-            "first: download all of the lock there (docs/image.md), on the head"
+            f"{directory} lacks {len(missing)} of the wheels of Ray's lock, or has them with other bytes, such as "
+            f"{missing[0]}: download all of the lock there (docs/image.md), on the head"
         )
 
 

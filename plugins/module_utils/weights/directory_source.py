@@ -68,8 +68,8 @@ class DirectorySource:
         """Return every file of the revision, with the digest it must have."""
         if not os.path.isdir(self.source):
             raise HubError(
-                f"model_weights_source is {self.source}, which is no directory on this node, expected one with the "
-                "model's files: mount or copy it there, or leave it out to take them from the hub"
+                f"model_weights_source is {self.source}, which is not a directory on this node, expected one with the "
+                "model's files: mount or copy it there, or omit it to fetch them from the hub"
             )
         place = find_place(self.source, self.repository, self.revision)
         self._root = place.root
@@ -84,8 +84,8 @@ class DirectorySource:
         unknown = [path for path in paths if path not in known]
         if unknown:
             self.notes.append(
-                f"{place.root} says nothing of what the hub lists for {len(unknown)} of {len(paths)} files (such as "
-                f"{unknown[0]}): they are taken as they are there, and are verified equal on every node"
+                f"{place.root} does not record what the hub lists for {len(unknown)} of {len(paths)} files (such as "
+                f"{unknown[0]}): they are used as found, and are verified equal on every node"
             )
             self.meter.begin("reading", sum(os.path.getsize(os.path.join(place.root, path)) for path in unknown))
         out = sorted(set(there) - set(paths))
@@ -116,7 +116,7 @@ class DirectorySource:
             remove(partial)
         raise HubError(
             f"{os.path.join(self._root, item.path)} has {found}, expected {item.digest}: the file in the source is "
-            "damaged; replace it there, or leave model_weights_source empty to take it from the hub"
+            "damaged; replace it there, or leave model_weights_source empty to fetch it from the hub"
         )
 
     def _stream(self, item: RemoteFile, have: int) -> tuple[IO[bytes], int]:
@@ -143,7 +143,7 @@ class DirectorySource:
             commit, digest = _download_metadata(place.root, path)
             if commit and commit != self.revision:
                 raise HubError(
-                    f"{os.path.join(place.root, path)} is of commit {commit}, expected {self.revision}: give a "
+                    f"{os.path.join(place.root, path)} is of commit {commit}, expected {self.revision}: use a "
                     "directory with that commit, or pin the one it has (firstlight_model_revision)"
                 )
             if digest:
@@ -159,7 +159,7 @@ class DirectorySource:
         if (record["repository"], record["revision"]) != (self.repository, self.revision):
             raise HubError(
                 f"{path} is of {record['repository']} at {record['revision']}, expected {self.repository} at "
-                f"{self.revision}: give a directory with that revision"
+                f"{self.revision}: use a directory with that revision"
             )
         named = select({*record["files"], *paths}, self.selection)
         lacking = sorted(set(record["files"]).intersection(named) - set(paths))
@@ -203,8 +203,8 @@ def find_place(source: str, repository: str, revision: str) -> Place:
         if os.path.basename(above) == "snapshots":
             if os.path.basename(os.path.realpath(source)) != revision:
                 raise HubError(
-                    f"{source} is the snapshot of another commit, expected {revision}: give the directory "
-                    f"{os.path.dirname(above)} and it is found there"
+                    f"{source} is the snapshot of another commit, expected {revision}: use the directory "
+                    f"{os.path.dirname(above)}, where it is looked up"
                 )
             return Place(source, os.path.dirname(above))
         return Place(source)
@@ -212,7 +212,7 @@ def find_place(source: str, repository: str, revision: str) -> Place:
     if not os.path.isdir(snapshot):
         there = sorted(os.listdir(os.path.join(cache, "snapshots")))
         named = [ref for ref, commit in _refs(cache).items() if commit == revision]
-        why = f"refs/{named[0]} names it, so its download was not completed" if named else "nothing there names it"
+        why = f"refs/{named[0]} names it, so its download was not completed" if named else "no ref names it"
         raise HubError(
             f"{cache} has no snapshot of {revision} ({why}; there: {_some(there) if there else 'none'}), expected that "
             "commit: download it again, or pin one that is there (firstlight_model_revision)"
@@ -238,7 +238,7 @@ def _refs(cache: str) -> dict[str, str]:
 def _broken_refs(cache: str) -> list[str]:
     """Report refs of a cache without a snapshot: offline, an engine given the model's name would not find its files."""
     return [
-        f"{cache}/refs/{name} names {commit or 'nothing'}, of which there is no snapshot: not used here, but an engine "
+        f"{cache}/refs/{name} names {commit or 'nothing'}, which has no snapshot: not used here, but an engine "
         "that is given the model by name would not find it offline"
         for name, commit in sorted(_refs(cache).items())
         if not commit or not os.path.isdir(os.path.join(cache, "snapshots", commit))
@@ -264,7 +264,7 @@ def _paths(root: str) -> list[str]:
                 found.append(check_path(os.path.relpath(path, root)))
     if dangling:
         raise HubError(
-            f"{root} has links that lead to no file: {_some(sorted(dangling))}; expected every file of the model: the "
+            f"{root} has dangling links: {_some(sorted(dangling))}; expected every file of the model: the "
             "download was not completed or only the links were copied; download it again, or copy it with its blobs"
         )
     return sorted(found)

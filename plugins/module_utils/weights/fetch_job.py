@@ -66,9 +66,9 @@ class Job:
                 if again.get("result") is not None:
                     continue
                 raise HubError(
-                    f"the work on {self.subject} ended without a result, expected it to run on: it was killed, the "
-                    f"node restarted, or {self._directory} had no room for the result; run again, what was fetched is "
-                    "kept and resumed"
+                    f"the work on {self.subject} ended without a result, expected it to keep running: it was killed, "
+                    f"the node restarted, or {self._directory} had no room for the result; run again, what was fetched "
+                    "is kept and resumed"
                 )
             if time.monotonic() >= end:
                 return {"unfinished": True, "progress": state.get("progress") or {}}
@@ -82,7 +82,7 @@ class Job:
             waited = time.monotonic() - began
             if seen != first or waited > UNWATCHED + 5:
                 raise HubError(
-                    f"another run still works on {self.subject}, expected to be the only one: wait for it to end, and "
+                    f"another run is still working on {self.subject}, expected only this one: wait for it to end, and "
                     "run again"
                 )
             # If the clock was set back, the last poll cannot be dated; then it counts that nobody polls now.
@@ -140,7 +140,7 @@ class Job:
         try:
             result = outcome(work, meter, self.subject)
         except Exception as error:  # noqa: BLE001 - the caller must get it; nobody else would
-            result = {"failed": True, "msg": f"the work on {self.subject} broke off: {error!r}"}
+            result = {"failed": True, "msg": f"the work on {self.subject} failed: {error!r}"}
         ended.set()
         teller.join()
         self._write({**state, "result": result})
@@ -188,7 +188,7 @@ def run_watched(module: Any, job: Job, work: Callable[[Meter], dict[str, Any]]) 
         except HubError as error:
             result = {"failed": True, "msg": str(error)}
         except OSError as error:
-            words = f"the work on {job.subject} cannot be begun or watched: {error}: make room there"
+            words = f"the work on {job.subject} cannot be started or watched: {error}: make room there"
             result = {"failed": True, "msg": words}
     for note in result.pop("notes", []):
         module.warn(note)

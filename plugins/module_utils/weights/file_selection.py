@@ -94,9 +94,9 @@ def check_selection(paths: Iterable[str], selection: Selection) -> list[str]:
     if selection.formats and weights and not any(selection.has_weights(path) for path in taken):
         more = f" and {len(weights) - 3} more" if len(weights) > 3 else ""
         raise ValueError(
-            f"of its weights ({', '.join(weights[:3])}{more}) the engine loads none: expected files of the format "
+            f"the engine loads none of its weights ({', '.join(weights[:3])}{more}): expected files of the format "
             f"{' or '.join(one.name for one in selection.formats)}; choose another repository or load format, or name "
-            "what to bring in firstlight_model_files.include"
+            "what to fetch in firstlight_model_files.include"
         )
     return taken
 

@@ -48,7 +48,7 @@ def check_request(endpoint: str, repository: str, revision: str, plain: bool = F
         raise ValueError(f"endpoint is {endpoint!r}, expected https://HOST")
     if parts.scheme == "http" and not plain:
         raise ValueError(
-            f"endpoint is {endpoint!r}, expected https://HOST: over http anybody on the way says what is right; "
+            f"endpoint is {endpoint!r}, expected https://HOST: over http anyone on the path can alter the file list; "
             "use https, or pin the model's files (contents of its catalog entry; docs/weights.md)"
         )
     if repository.count("/") != 1 or any(part in ("", ".", "..") for part in repository.split("/")):
@@ -92,7 +92,7 @@ def next_page(link: str | None, base: str) -> str | None:
         if 'rel="next"' in parameters or "rel=next" in parameters:
             found = urljoin(base, address.removeprefix("<").removesuffix(">"))
             if not may_follow(found, base):
-                raise ValueError(f"the hub's file list goes on at {found!r}, expected an address of the hub: refused")
+                raise ValueError(f"the hub's file list continues at {found!r}, expected an address of the hub: refused")
             return found
     return None
 
@@ -116,7 +116,7 @@ def check_path(path: str) -> str:
     if path.startswith("/") or "\\" in path or "\x00" in path or any(part in ("", ".", "..") for part in parts):
         raise ValueError(f"the hub lists a file {path!r}, expected a path below the repository: refused")
     if parts[0].startswith(".firstlight-"):
-        raise ValueError(f"the hub lists a file {path!r}, a name kept for Firstlight's own record: refused")
+        raise ValueError(f"the hub lists a file {path!r}, a name reserved for Firstlight's own record: refused")
     return path
 
 

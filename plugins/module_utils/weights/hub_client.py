@@ -146,7 +146,7 @@ class HubClient:
             room, pages = room - len(data), pages + 1
             if room < 0 or pages > MAX_PAGES:
                 raise HubError(
-                    f"{self.endpoint} lists {self.repository} without an end, expected less than {LISTING_BYTES} "
+                    f"{self.endpoint} lists {self.repository} without end, expected less than {LISTING_BYTES} "
                     "bytes: check the endpoint; nothing was fetched"
                 )
             self._check_listing(data)
@@ -168,7 +168,7 @@ class HubClient:
         if self._peer and digest != self._listing:
             raise HubError(
                 f"{self.endpoint} lists files with the digest {digest}, expected {self._listing or 'none'} as that "
-                "node itself told the controller: something else answers at its address, or another run shares "
+                "node itself reported to the controller: something else answers at its address, or another run shares "
                 "from there; nothing was fetched. Find out what does, and run again"
             )
 
@@ -269,7 +269,7 @@ class HubClient:
         try:
             digester = self._receive(item, partial)
             if digester is None:
-                return None, ConnectionError("the connection ended before the file did")
+                return None, ConnectionError("the connection ended before the end of the file")
             return digester, None
         except urllib.error.HTTPError as error:
             error.close()
@@ -309,7 +309,7 @@ def _peer_refused(endpoint: str, what: str, path: str, status: int) -> str:
     """Explain why another node refuses a request."""
     if status in (401, 403):
         return (
-            f"{endpoint} does not take this run's token for {what} (HTTP {status}): another run shares from there; "
+            f"{endpoint} rejects this run's token for {what} (HTTP {status}): another run shares from there; "
             "let it end, and run again"
         )
     if status == 409:

@@ -14,8 +14,8 @@ def hub_token(given: str | None, path: str | None, endpoint: str) -> str:
     token = _plain(given.strip(), "the access token") if given else read_token(path)
     if token and not endpoint.startswith("https:"):
         raise HubError(
-            f"an access token is given for {endpoint}, expected an https address: over http everybody on "
-            "the way could read it. Use https, or leave model_weights_token_path and model_weights_token empty"
+            f"an access token is given for {endpoint}, expected an https address: over http anyone on "
+            "the path could read it. Use https, or leave model_weights_token_path and model_weights_token empty"
         )
     return token
 
@@ -31,7 +31,7 @@ def read_token(path: str | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise HubError(
-            f"the access token in {path} cannot be read ({reason}): put the token there, readable for root, "
+            f"the access token in {path} cannot be read ({reason}): put the token there, readable by root, "
             "or leave model_weights_token_path empty"
         ) from error
     if mode & 0o077:
@@ -44,6 +44,6 @@ def _plain(token: str, where: str) -> str:
         return token
     # Otherwise, the error about an invalid header would show the token.
     raise HubError(
-        f"{where} holds more than one word, or other characters than a token has, expected an access token alone: "
+        f"{where} contains more than one word, or characters that no token has, expected an access token alone: "
         "put only that there"
     )

@@ -20,7 +20,7 @@ def missing_shards(index_path: str, text: str, paths: Iterable[str]) -> list[str
         weight_map = json.loads(text)["weight_map"]
         named = {posixpath.join(posixpath.dirname(index_path), str(name)) for name in weight_map.values()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{index_path} is no index of weights, expected JSON with weight_map") from error
+        raise ValueError(f"{index_path} is not an index of weights, expected JSON with weight_map") from error
     return sorted(named - set(paths))
 
 
@@ -33,7 +33,7 @@ def header_length(first: bytes) -> int:
     """Parse the length of a safetensors header from the first eight bytes. Raises ValueError if it is invalid."""
     length = int.from_bytes(first[:8], "little")
     if len(first) < 8 or not 2 <= length <= LONGEST_HEADER:
-        raise ValueError("it does not begin as a safetensors file does")
+        raise ValueError("it does not start like a safetensors file")
     return length
 
 

@@ -282,7 +282,7 @@ class Server(ThreadingHTTPServer):
         """Admit the connection, wait for a slot, then serve it in a thread."""
         address = client_address[0]
         if not self._enter(address):
-            self.say(address, "has as many connections as it may have: refused another one")
+            self.say(address, "has reached its limit of connections: refused another one")
             self.shutdown_request(request)
             return
         if self._is_planned(address):
@@ -365,7 +365,7 @@ class Server(ThreadingHTTPServer):
         with self._counting:
             is_idle = not self._served and time.monotonic() - self._last >= self.settings.idle
         if is_idle:
-            sys.stderr.write(f"nobody came for {self.settings.idle:g} s: ended\n")
+            sys.stderr.write(f"no client for {self.settings.idle:g} s: stopped\n")
             threading.Thread(target=self.shutdown, daemon=True).start()
 
 

@@ -35,7 +35,7 @@ def parse_record(text: str) -> dict[str, Any]:
             raise ValueError(f"the snapshot record has {str(entry)[:40]!r} for {path}, expected size and digest")
     out = record.get("left_out", {})
     if not isinstance(out, dict) or not all(isinstance(size, int) for size in out.values()):
-        raise ValueError("the snapshot record has files it left out without their sizes")
+        raise ValueError("the snapshot record lists left-out files without their sizes")
     return record
 
 

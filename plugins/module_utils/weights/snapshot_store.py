@@ -87,7 +87,7 @@ def make_record(
     for item in sorted(files, key=lambda one: one.path):
         found = host.size_and_mtime(os.path.join(directory, item.path))
         if found is None:
-            raise HubError(f"{item.path} is gone again from {directory}: keep others out of it")
+            raise HubError(f"{item.path} disappeared from {directory}: keep others out of it")
         if found[0] != item.size:
             raise HubError(
                 f"{item.path} has {found[0]} bytes in {directory}, expected {item.size} as the hub "
@@ -121,7 +121,7 @@ def record_directory(directory: str, repository: str, revision: str, meter: Mete
         if not name.startswith(".firstlight-") and not name.endswith(PARTIAL)
     )
     if not paths:
-        raise HubError(f"{directory} has no files, expected those to share: put them there first")
+        raise HubError(f"{directory} has no files, expected the files to share: put them there first")
     host, files = Host(), []
     for path in paths:
         place = os.path.join(directory, check_path(path))
@@ -290,7 +290,7 @@ def only_run(directory: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise HubError(
-                f"another run still fetches into {directory}, expected to be the only one: wait for it to end, "
+                f"another run is still fetching into {directory}, expected only this one: wait for it to end, "
                 f"or end it (`fuser {path}` names it), and run again"
             ) from error
         yield

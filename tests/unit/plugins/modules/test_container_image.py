@@ -394,7 +394,7 @@ class TestRay:
     def test_nothing_is_installed_that_no_lock_names(self, run: Any, lock: str) -> None:
         docker = Docker()
         docker.contents[ID]["ray"] = None
-        with pytest.raises(ValueError, match=r"no lock says|has no hash|pins ray"):
+        with pytest.raises(ValueError, match=r"no lock lists|has no hash|pins ray"):
             run(docker, ray="2.60.0", ray_lock=lock)
         assert "build" not in docker.verbs
 
@@ -432,7 +432,7 @@ class TestArchive:
 
     def test_one_that_cannot_be_read_is_explained(self, run: Any, tmp_path: Path) -> None:
         (tmp_path / "half.tar").write_bytes(b"x" * 700)
-        for name, reason in (("half", "it is no whole tar archive"), ("none", "No such file or directory")):
+        for name, reason in (("half", "it is not a complete tar archive"), ("none", "No such file or directory")):
             with pytest.raises(ImageError, match=rf"{name}\.tar cannot be read \({reason}\)"):
                 run(Docker(), archive=str(tmp_path / f"{name}.tar"))
 
@@ -477,7 +477,7 @@ class TestHostileArchive:
         with tarfile.open(path, "a") as target:
             add(target, "index.json", b"{}" + b" " * 100)
         monkeypatch.setattr(image_store, "MEMBER_LIMIT", 50)
-        with pytest.raises(ImageError, match=r"its index\.json is no document"):
+        with pytest.raises(ImageError, match=r"its index\.json is not a document"):
             run(Docker(), reference=f"r/v@{found}", archive=str(path))
 
     def test_a_second_image_is_not_loaded(self, run: Any, tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_what_pip_said_of_uv() -> None:
     retrying = "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError': /simple/uv/\n"
     assert pip_complaint(retrying + missing).startswith(retrying.strip() + "; No matching")
     assert pip_complaint("killed") == "killed"
-    assert pip_complaint("") == "it said nothing"
+    assert pip_complaint("") == "it printed nothing"
 
 
 # -- pip's configuration -----------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_what_the_installer_said_is_found() -> None:
     told = "Step 2\n\x1b[91mERROR: No matching distribution\n\x1b[0mThe command '/bin/sh -c error' returned 1\n"
     assert build_words(told) == "ERROR: No matching distribution"
     assert build_words("can't open file\nThe command x returned 2") == "can't open file"
-    assert build_words("") == "docker said nothing"
+    assert build_words("") == "docker printed nothing"
     by_buildkit = (
         "------\n > [2/2] RUN pip install ray:\n0.872 ERROR: No matching distribution found for ray\n------\n"
         'Dockerfile:2\nERROR: failed to solve: process "/bin/sh -c pip" did not complete successfully: exit code: 1\n'

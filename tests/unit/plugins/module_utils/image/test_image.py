@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_as_one() -> None:
 def test_other_trouble_is_told_in_dockers_words() -> None:
     said = pull_failure(REFERENCE, "/x", "Error: manifest unknown\n\n", 10**12)
     assert "cannot be pulled: Error: manifest unknown; check the reference" in said
-    assert "docker said nothing" in pull_failure(REFERENCE, "/x", "", 1)
+    assert "docker printed nothing" in pull_failure(REFERENCE, "/x", "", 1)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_an_image_that_is_not_there_cannot_be_given_on(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="bring it here first"):
+    with pytest.raises(ImageError, match="obtain it here first"):
         run(Docker(image=""), tmp_path)
 
 
@@ -131,6 +131,6 @@ def test_a_failed_save_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
 def test_what_is_no_local_name_removes_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / "kept").mkdir()
     parameters = {"name": name, "state": "unarchived", "size_bytes": 0, "transfer": str(tmp_path)}
-    with pytest.raises(ImageError, match="give the local name"):
+    with pytest.raises(ImageError, match="use the local name"):
         keep_archive(Host(), parameters, check_mode=False)
     assert (tmp_path / "kept").is_dir()

@@ -76,7 +76,7 @@ def stumble(_meter: Meter) -> dict[str, Any]:
     [
         (refuse, "the disk is full: free space"),
         (vanish, "/srv/x cannot be used (No such file or directory): check"),
-        (stumble, "the work on /srv/models/tiny broke off: KeyError('size')"),
+        (stumble, "the work on /srv/models/tiny failed: KeyError('size')"),
     ],
 )
 def test_a_refusal_comes_back_too(job: Job, work: Any, words: str) -> None:
@@ -117,7 +117,7 @@ def test_a_job_that_somebody_watches_stays(job: Job, monkeypatch: pytest.MonkeyP
     first = process_of(job)
     seen = iter(range(100, 200))
     monkeypatch.setattr(job, "_watched_at", lambda: float(next(seen)) + time.time())
-    with pytest.raises(HubError, match=r"another run still works on /srv/models/tiny"):
+    with pytest.raises(HubError, match=r"another run is still working on /srv/models/tiny"):
         job.start(hang)
     os.kill(first, signal.SIGKILL)
 
@@ -157,7 +157,7 @@ def test_a_full_run_directory_is_told_and_the_next_run_works(
     full = Module(wait=60)
     with pytest.raises(SystemExit):
         run_watched(full, job, lambda _meter: {"changed": True})
-    words = "cannot be begun or watched: .*No space left on device" if room == 1 else "had no room for the result"
+    words = "cannot be started or watched: .*No space left on device" if room == 1 else "had no room for the result"
     assert re.search(words, full.said["msg"]), full.said
     disk.full_at = -1
     monkeypatch.setattr(fetch_job, "UNWATCHED", 20.0)

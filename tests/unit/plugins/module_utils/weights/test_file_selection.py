@@ -122,7 +122,7 @@ def test_without_a_selection_everything_is_brought() -> None:
 def test_a_repository_without_weights_of_the_engine_is_refused() -> None:
     chosen = read_selection(selection(load_rules(), "vllm", "0.32.0", None))
     with pytest.raises(
-        ValueError, match=r"q4\.gguf.*the engine loads none.*mistral or safetensors.*firstlight_model_files"
+        ValueError, match=r"the engine loads none.*q4\.gguf.*mistral or safetensors.*firstlight_model_files"
     ):
         check_selection(["config.json", "model-q4.gguf"], chosen)
     assert check_selection(["config.json", "adapter.json"], chosen) == ["adapter.json", "config.json"]

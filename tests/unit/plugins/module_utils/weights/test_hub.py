@@ -97,7 +97,7 @@ def test_requests_that_pin_nothing_are_refused(endpoint: str, repository: str, r
 
 @pytest.mark.hostile
 def test_a_hub_that_anybody_can_answer_for_needs_a_pin() -> None:
-    with pytest.raises(ValueError, match=r"over http anybody on the way says what is right; use https, or pin"):
+    with pytest.raises(ValueError, match=r"over http anyone on the path can alter the file list; use https, or pin"):
         check_request("http://hub.example", "org/name", COMMIT)
     check_request("http://hub.example", "org/name", COMMIT, plain=True)
 

@@ -127,7 +127,7 @@ def test_without_the_heads_own_word_nothing_is_taken(
     head: dict[str, Any], impostors: Any, tmp_path: Path, listed: str
 ) -> None:
     right = json.dumps(listing(head)).encode()
-    with pytest.raises(HubError, match=f"expected {listed or 'none'} as that node itself told"):
+    with pytest.raises(HubError, match=f"expected {listed or 'none'} as that node itself reported"):
         take(impostors(right, RIGHT).server_port, tmp_path / "to", listed)
     assert not (tmp_path / "to").exists()
 

@@ -222,7 +222,7 @@ def test_what_was_recorded_on_the_way_is_not_answered_again(server: program.Serv
 
 
 def test_another_token_is_explained(server: program.Server) -> None:
-    with pytest.raises(HubError, match=r"does not take this run's token .*another run shares"):
+    with pytest.raises(HubError, match=r"rejects this run's token .*another run shares"):
         client_of(server, token="other").files()
     with pytest.raises(HubError, match=r"answered HTTP 404 .*expected a node that shares exactly that"):
         client_of(server, revision="f" * 40).files()

@@ -67,5 +67,5 @@ def test_a_broken_record_is_an_error(text: str) -> None:
 @pytest.mark.parametrize("out", [[], {"x": "7"}, "x"])
 def test_a_record_that_left_out_nothing_readable_is_refused(out: object) -> None:
     text = json.dumps({"repository": "a/b", "revision": "c", "files": {}, "left_out": out})
-    with pytest.raises(ValueError, match="files it left out"):
+    with pytest.raises(ValueError, match="left-out files"):
         parse_record(text)
