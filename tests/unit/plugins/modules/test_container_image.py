@@ -362,7 +362,7 @@ class TestRay:
         with pytest.raises(ImageError, match="cannot be read"):
             run(docker, **offline)
         wheels.mkdir()
-        with pytest.raises(ImageError, match=r"lacks 1 of the wheels of Ray's lock.* ray==2\.60\.0 first"):
+        with pytest.raises(ImageError, match=r"lacks 1 of the wheels of Ray's lock.* such as ray==2\.60\.0"):
             run(docker, **offline)
         (wheels / "ray-2.60.0-cp311-none-any.whl").write_bytes(WHEEL)
         (wheels / "notes.txt").write_text("")
@@ -379,7 +379,7 @@ class TestRay:
         for name in ("ray-2.60.0-py3-none-any.whl", "pip-26.0-py3-none-any.whl"):
             (tmp_path / name).write_text("of a stranger")
         offline = {"ray": "2.60.0", "ray_lock": LOCK, "ray_wheels": str(tmp_path)}
-        with pytest.raises(ImageError, match=r"or has them with other bytes, ray==2\.60\.0 first"):
+        with pytest.raises(ImageError, match=r"or has them with other bytes, such as ray==2\.60\.0"):
             run(docker, **offline)
         assert "build" not in docker.verbs
         (tmp_path / "ray-2.60.0-py3-none-any.whl").write_bytes(WHEEL)
@@ -483,7 +483,7 @@ class TestHostileArchive:
     def test_a_second_image_is_not_loaded(self, run: Any, tmp_path: Path) -> None:
         path, found = archive(tmp_path, stranger=b'{"os": "strange"}')
         docker = Docker()
-        with pytest.raises(ImageError, match=rf"beside {found}, expected that image alone.*nothing was loaded"):
+        with pytest.raises(ImageError, match=rf"besides {found}, expected that image alone.*nothing was loaded"):
             run(docker, reference=f"r/v@{found}", archive=str(path))
         assert "load" not in docker.verbs
 

@@ -173,7 +173,7 @@ def test_without_headers_or_a_compiler_nothing_is_built(ask: Ask, machine: Machi
     with pytest.raises(VenvError, match=r"none of cc, gcc, clang is installed.*build-essential\. Nothing was changed"):
         ask()
     machine.header.unlink()
-    with pytest.raises(VenvError, match=r"Python\.h is not there\), expected Python\.h.*-dev package"):
+    with pytest.raises(VenvError, match=r"Python\.h is missing\), expected Python\.h.*-dev package"):
         ask()
     assert not directory.exists()
     assert ask(check=True)["changed"], "the role's packages were only rehearsed"
@@ -370,7 +370,7 @@ def test_a_uv_that_no_longer_works_is_installed_anew(ask: Ask, machine: Machine,
 def test_a_source_without_uv_is_told(ask: Ask, machine: Machine, directory: Path) -> None:
     machine.pip_said = "ERROR: No matching distribution found for uv==0.13.7\n"
     with pytest.raises(
-        VenvError, match=r"could not be installed from .*No matching distribution.*mirror it.*as it was"
+        VenvError, match=r"could not be installed from .*No matching distribution.*mirror it.*is unchanged"
     ):
         ask()
     assert os.listdir(store(directory)) == ["busy"]
@@ -496,7 +496,7 @@ def test_what_is_set_for_another_uv_does_not_count(monkeypatch: pytest.MonkeyPat
 def test_an_index_that_nobody_answers_for_is_told(ask: Ask, machine: Machine, directory: Path) -> None:
     ask(OLD)
     machine.configuration = "global.retries='0'\n"
-    with pytest.raises(VenvError, match=r"cannot be read \(Failed to fetch.*Connection refused.*as it was"):
+    with pytest.raises(VenvError, match=r"cannot be read \(Failed to fetch.*Connection refused.*is unchanged"):
         ask(index="http://127.0.0.1:9/simple/")
     assert versions(directory)["vllm"] == "0.31.0"
 
@@ -508,7 +508,7 @@ def test_what_was_fetched_before_the_time_was_up_is_used_again(
     ask: Ask, machine: Machine, directory: Path, index: Index
 ) -> None:
     machine.after_sync = no_answer
-    with pytest.raises(VenvError, match=r"uv gave no answer within 60 s: see engine_venv_timeout\..*as it was"):
+    with pytest.raises(VenvError, match=r"uv gave no answer within 60 s: see engine_venv_timeout\..*is unchanged"):
         ask(index=index.address)
     [cache] = store(directory).glob("*.wheels")
     assert cache.stat().st_mode & 0o777 == 0o700

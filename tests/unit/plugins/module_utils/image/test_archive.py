@@ -139,7 +139,7 @@ def test_what_docker_may_read_in_another_way_is_refused(members: dict[str, bytes
 def test_a_digest_that_its_bytes_do_not_have_is_no_proof() -> None:
     members = layout(MANIFEST, CONFIG)
     members[f"blobs/{MANIFEST[0].replace(':', '/')}"] = blob({"config": {"digest": "sha256:other"}})[1]
-    with pytest.raises(ValueError, match="has other bytes"):
+    with pytest.raises(ValueError, match="has different bytes"):
         archive_ids(reader(members), MANIFEST[0])
 
 
@@ -153,7 +153,7 @@ def test_the_message_names_what_is_there() -> None:
     assert said.startswith("archive /a.tar holds sha256:2, expected sha256:1: save the pinned image")
     assert "and 1 more" in not_in_archive("r@sha256:1", "/a.tar", list("abcde"))
     assert "no image that can be read" in not_in_archive("r@sha256:1", "/a.tar", [])
-    assert "holds sha256:2 beside sha256:1" in more_in_archive("r@sha256:1", "/a.tar", ["sha256:2"])
+    assert "holds sha256:2 besides sha256:1" in more_in_archive("r@sha256:1", "/a.tar", ["sha256:2"])
 
 
 LABELLED = blob({"config": {"Labels": {"io.example.recipe": "1"}}})

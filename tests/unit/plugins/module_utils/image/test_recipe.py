@@ -173,7 +173,7 @@ class TestDockerfile:
         ({"base": "nvidia/cuda:13.0.3"}, "a tag can point at other bytes"),
         ({"architecture": "riscv64"}, "expected aarch64 or x86_64"),
         ({"python": "3"}, "expected a release like 3.12"),
-        ({"name": "A B"}, "expected small letters"),
+        ({"name": "A B"}, "expected lowercase letters"),
         ({"lock": ""}, "every wheel by hash"),
         ({"packages": "g++"}, "expected a list of names"),
         ({"packages": ["g++; rm -rf /"]}, "expected a list of names"),
