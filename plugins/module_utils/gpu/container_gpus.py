@@ -11,8 +11,8 @@ _REMEDIES = (
     ("version mismatch", "the loaded driver is not the installed one: reboot the host"),
     ("driver not loaded", "no driver is loaded: reboot the host, then see `dmesg`"),
     ("unresolvable CDI devices", "the CDI specification is missing or in conflict with another: run the role again"),
-    ("no such image", "the image is not on the host: have the role inference_image bring it"),
-    ("unable to find image", "the image is not on the host: have the role inference_image bring it"),
+    ("no such image", "the image is not on the host: load it with the role inference_image"),
+    ("unable to find image", "the image is not on the host: load it with the role inference_image"),
     ("executable file not found", "the toolkit put no nvidia-smi into the container: see `nvidia-container-cli info`"),
     ("cannot connect to the docker daemon", "Docker does not run: see `systemctl status docker`"),
 )

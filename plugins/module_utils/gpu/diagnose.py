@@ -91,7 +91,7 @@ def _silent(readings: Iterable[Reading], checks: Sequence[Check]) -> Iterator[Ch
     for one in readings:
         if one.source in told:
             continue
-        why = "; ".join(one.problems) or "nothing in it is evaluated by this profile"
+        why = "; ".join(one.problems) or "this profile evaluates nothing in it"
         yield make_check(
             f"{one.kind}.read",
             COULD_NOT_CHECK,

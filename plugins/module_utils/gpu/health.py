@@ -38,7 +38,7 @@ def expected_by(want: Mapping[str, Any]) -> Expected:
     if lacking:
         raise ValueError(
             f"the hardware has no {' and no '.join(lacking)}, expected an entry of catalog/hardware: "
-            "name the profile, or write these fields"
+            "name the profile, or set these fields"
         )
     return expected_of(str(want.get("profile") or "unnamed"), hardware, want.get("driver") or None)
 
@@ -73,7 +73,7 @@ def evaluated_checks(want: Mapping[str, Any], seen: Mapping[str, Any] | None) ->
         return []
     checks = list((seen or {}).get("checks") or ())
     if not any(one["verdict"] in (PASS, FAIL) for one in checks):
-        why = "it was not looked at" if seen is None else seen.get("error") or "no tool told anything of the GPUs"
+        why = "it was not checked" if seen is None else seen.get("error") or "no tool reported any GPU"
         checks.append(_unseen(str(why)))
     return as_accepted(checks, want.get("accept") or ())
 
@@ -85,7 +85,7 @@ def as_accepted(checks: Iterable[Check], names: Iterable[object]) -> list[Check]
 
 
 def _unseen(why: str) -> Check:
-    return make_check(ANSWER, COULD_NOT_CHECK, "an answer", why, "run `nvidia-smi` on the host and see what it says")
+    return make_check(ANSWER, COULD_NOT_CHECK, "an answer", why, "run `nvidia-smi` on the host and read its output")
 
 
 def _accepted(one: Check) -> Check:

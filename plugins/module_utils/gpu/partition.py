@@ -19,8 +19,8 @@ from .expected import Expected
 
 RUN_BY_HOST = "the fabric is run by the owner of the host"
 ACTIVATE = (
-    "have the owner of the host activate the fabric partition of exactly these GPUs; where the driver was changed, put "
-    "back the one that the machine came with, as the host's fabric manager may take no other"
+    "have the owner of the host activate the fabric partition of exactly these GPUs; if the driver was changed, "
+    "restore the one that the machine came with, as the host's fabric manager may accept no other"
 )
 
 _GUEST = frozenset({"pass-through", "passthrough", "vgpu"})

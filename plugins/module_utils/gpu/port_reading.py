@@ -60,7 +60,7 @@ def _values(text: str, rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
     tells = any(section.tool in ("ibstat", "ibstatus") for section in sections(text))
     for row in rows:
         if tells and row["device"] and row["state"] and row["link_layer"] is None and row["rate_gbit"] is None:
-            yield name_of(row), "neither rate nor link layer is told, the text is cut off"
+            yield name_of(row), "neither rate nor link layer is shown, the text is cut off"
 
 
 def merged_rows(lists: Iterable[Iterable[Mapping[str, Any]]]) -> tuple[list[Row], list[str]]:

@@ -18,11 +18,11 @@ RESET = "stop what uses the GPU, reset it (`nvidia-smi --gpu-reset -i N`) or reb
 REBOOT = "take the host out of service and reboot it with the power off in between; have the GPU serviced if it returns"
 SERVICE = "take the host out of service, reset the GPU, run `dcgmi diag -r 3`, and have the GPU replaced if it fails"
 REMAP = "stop what uses the GPU and reset it, so that the spare memory is put in place"
-GSP = "take the host out of service and reboot it; where it comes again, move to another release of the driver"
+GSP = "take the host out of service and reboot it; if it recurs, move to another release of the driver"
 LINK = "reset the GPUs of the host, or reboot it, and check the links (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`)"
 POWER = "check the power cables and the cooling of the GPU"
-PROGRAM = "look at the program that ran on the GPU at that time"
-LOOK = "watch whether it comes again; then run `dcgmi diag -r 3`"
+PROGRAM = "check the program that ran on the GPU at that time"
+LOOK = "watch for recurrence; if it recurs, run `dcgmi diag -r 3`"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ XIDS: dict[int, Xid] = {
     **_same((121,), "an error between processor and GPU that was corrected", WATCH, LOOK),
     **_same((152, 153, 159, 160, 161, 162, 163, 164, 165, 166, 170), "an event that the driver handled", WATCH, LOOK),
     **_same((46,), "the GPU stopped working", FATAL, RESET),
-    **_same((48,), "a memory error of two bits, which cannot be corrected", FATAL, SERVICE),
+    **_same((48,), "a double-bit memory error, which cannot be corrected", FATAL, SERVICE),
     **_same((54,), "the power cables are not connected as they should be", FATAL, POWER),
     **_same((56, 57, 58), "a fault of the memory's or the display's interface", FATAL, SERVICE),
     **_same((62,), "the power management's firmware stopped", FATAL, RESET),
@@ -69,7 +69,7 @@ XIDS: dict[int, Xid] = {
     **_same((69,), "an engine refused what it was given", FATAL, RESET),
     **_same((74,), "an NVLink error", FATAL, LINK),
     **_same((79,), "the GPU has fallen off the bus", FATAL, REBOOT),
-    **_same((80, 81), "data reached the GPU damaged", FATAL, SERVICE),
+    **_same((80, 81), "corrupted data reached the GPU", FATAL, SERVICE),
     **_same((92,), "many memory errors that were corrected", FATAL, SERVICE),
     **_same((95,), "a memory error that hit all programs", FATAL, SERVICE),
     **_same((109,), "work could not be taken off the GPU", FATAL, RESET),
@@ -84,7 +84,7 @@ XIDS: dict[int, Xid] = {
     **_same((151,), "keys of confidential computing could not be changed", FATAL, "restart the virtual machine"),
     **_same((154,), "the driver asks for a reset or a reboot", FATAL, RESET),
     **_same((155,), "a link was taken down by software", FATAL, LINK),
-    **_same((158,), "the GPU ran out of time for good", FATAL, RESET),
+    **_same((158,), "a fatal timeout of the GPU", FATAL, RESET),
     **_same((167,), "the GPU's PCIe link did not answer", FATAL, REBOOT),
     **_same((168,), "the GPU has less memory than it should have", FATAL, SERVICE),
     **_same((169,), "the security processor stopped", FATAL, RESET),
@@ -120,6 +120,6 @@ def _recovery(text: str) -> Xid | None:
         return None
     action = " ".join(found["action"].split())
     if action.lower() == "none":
-        return Xid("the driver asks for nothing any more", WATCH, LOOK)
+        return Xid("the driver no longer asks for any action", WATCH, LOOK)
     remedy = REBOOT if "reboot" in action.lower() else RESET
     return Xid(f'the driver asks for "{action}"', FATAL, remedy)

@@ -101,7 +101,7 @@ class _Reader:
 
     def _set(self, key: str, value: Any) -> None:
         if key in self.unit and self.unit[key] != value:
-            self.problem(f"the unit is told of twice: {key} is {self.unit[key]} and {value}")
+            self.problem(f"the unit is shown twice: {key} is {self.unit[key]} and {value}")
         self.unit[key] = value
 
     def _version(self, version: str) -> None:
@@ -228,7 +228,7 @@ def parse_fabric_manager(text: str) -> tuple[dict[str, Any], list[str]]:
     if not data and not reader.problems:
         first = next((line for line in lines if line and not _ASIDE.match(line)), "")
         reader.problem(
-            f"nothing about the fabric manager is in the text, which begins with {first[:160]!r}"
+            f"the text has nothing about the fabric manager; it begins with {first[:160]!r}"
             if first
             else "nothing was printed"
         )

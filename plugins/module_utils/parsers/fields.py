@@ -102,7 +102,7 @@ def read(field: str, raw: str) -> Value:
         return Value(plain, told=bool(plain)) if not text.startswith("[") else Value()
     found = reader(plain) if plain == text else None
     if found is None:
-        return Value(problem=f"{field} is {quoted(raw)}, which is no value of it")
+        return Value(problem=f"{field} is {quoted(raw)}, which is not a valid value")
     return Value(found, told=True)
 
 

@@ -21,9 +21,9 @@ def parse_history(text: str) -> list[dict[str, Any]]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"fwupd's history is no JSON ({error})") from error
+        raise ValueError(f"fwupd's history is not JSON ({error})") from error
     if not isinstance(found, Mapping):
-        raise ValueError("fwupd's history is no JSON object")
+        raise ValueError("fwupd's history is not a JSON object")
     events = [_event(one) for one in found.get("Devices") or [] if isinstance(one, Mapping)]
     return sorted(events, key=lambda one: one["at"] or "")
 

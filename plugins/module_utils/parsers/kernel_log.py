@@ -253,9 +253,7 @@ def parse_kernel_log(text: str) -> tuple[dict[str, Any], list[str]]:
         if not problems:
             first = next((line.strip() for line in capture_lines(text) if line.strip()), "")
             problems = [
-                f"no line of a log is in the text, which begins with {first[:160]!r}"
-                if first
-                else "nothing was printed"
+                f"the text has no log lines; it begins with {first[:160]!r}" if first else "nothing was printed"
             ]
         return {}, problems
     data: dict[str, Any] = {

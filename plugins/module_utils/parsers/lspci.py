@@ -59,10 +59,10 @@ def parse_lspci(text: str) -> tuple[dict[str, Any], list[str]]:
         elif last is not None and _GONE.search(line):
             last["gone"] = True
     if listed is not None and listed != len(found):
-        problems.append(f"{len(found)} of {listed} devices of NVIDIA's are shown")
+        problems.append(f"{len(found)} of {listed} NVIDIA devices are shown")
     if not found and listed != 0:
         first = next((line for line in capture_lines(text) if line.strip()), "")
-        return {}, [*problems, f"no device of NVIDIA's is in {quoted(first)}" if first else "it is empty"]
+        return {}, [*problems, f"no NVIDIA device in {quoted(first)}" if first else "it is empty"]
     gpus = [one for one in found.values() if one["class"] in GPU]
     switches = [one for one in found.values() if one["class"] == NVSWITCH]
     return {

@@ -62,7 +62,7 @@ class _Reader:
 
     def read(self, line: str) -> None:
         if len(line) > _LONGEST:
-            self.problem(f"a line of {len(line)} characters was not read to its end")
+            self.problem(f"a line of {len(line)} characters was not read completely")
             line = line[:_LONGEST]
         asked = _ASKED.search(line)
         if _ASIDE.match(line) or is_prompt(line) or (asked and line.startswith(("nvidia-smi", "sudo"))):
@@ -104,7 +104,7 @@ class _Reader:
             self.gpu = {"index": index}
             self.gpus.append(self.gpu)
         elif uuid and self.gpu.get("uuid") not in (None, uuid):
-            self.problem(f"GPU {index} is told of twice, as {self.gpu['uuid']} and as {uuid}")
+            self.problem(f"GPU {index} is shown twice, as {self.gpu['uuid']} and as {uuid}")
         if named:
             self.gpu.update(name=name, uuid=uuid)
         elif rest and "(" not in rest:
@@ -127,9 +127,7 @@ class _Reader:
         """Whether this item is new for the current GPU; a repetition means that a line in between was lost."""
         key = (what, link, name)
         if key in self.told:
-            self.problem(
-                f"link {link} of GPU {self._current()['index']} is told of twice: the line of a GPU may be lost"
-            )
+            self.problem(f"link {link} of GPU {self._current()['index']} is shown twice: the line of a GPU may be lost")
             return False
         self.told.add(key)
         return True
@@ -145,7 +143,7 @@ class _Reader:
             links = gpu.setdefault("links", {})
             self._once(STATUS, link)
             if link in links and links[link] != value:
-                self.problem(f"link {link} of GPU {gpu['index']} is told of twice, as {links[link]} and as {value}")
+                self.problem(f"link {link} of GPU {gpu['index']} is shown twice, as {links[link]} and as {value}")
                 value = None if None in (links[link], value) else min(links[link], value)
             links[link] = value
         elif remote:
@@ -167,7 +165,7 @@ class _Reader:
 
     def _can(self, link: str, what: str, value: str, piece: str) -> None:
         if value.lower() not in ("true", "false"):
-            self.problem(f"what link {link} can do was not understood: {piece[:160]!r}")
+            self.problem(f"the capabilities of link {link} were not understood: {piece[:160]!r}")
             return
         self._show(CAPABILITIES)
         self._current().setdefault("capabilities", {}).setdefault(link, {})[what] = value.lower() == "true"
@@ -207,5 +205,5 @@ def parse_nvlink(text: str) -> tuple[dict[str, Any], list[str]]:
         data["one_gpu"] = reader.one_gpu
     if not data and not reader.problems:
         first = next((line.strip() for line in capture_lines(text) if line.strip()), "")
-        reader.problem(f"no GPU and no link is in the text, which begins with {first[:160]!r}")
+        reader.problem(f"the text has no GPU and no link; it begins with {first[:160]!r}")
     return data, reader.problems

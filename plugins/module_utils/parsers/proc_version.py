@@ -58,7 +58,7 @@ def parse_proc_version(text: str) -> tuple[dict[str, Any], list[str]]:
         found.problems.append(f"the module's version is {' and '.join(sorted(distinct))}")
     if not (versions or listed or absent):
         first = next((line for line in found.lines if line.strip()), "")
-        return {}, [*found.problems, f"no version of a module is in {quoted(first)}"]
+        return {}, [*found.problems, f"no module version in {quoted(first)}"]
     data: dict[str, Any] = {
         "driver": versions[0] if len(distinct) == 1 else None,
         "flavour": flavours[0] if len(set(flavours)) == 1 else None,

@@ -111,7 +111,7 @@ def _row(found: Said, cells: Sequence[str], columns: Sequence[str]) -> dict[str,
         found.problems.append(f"a row has {len(cells)} cells, expected {len(columns)}: {quoted(', '.join(cells))}")
         cells = cells[:-1] if len(cells) < len(columns) else cells  # the last one may be truncated
     else:
-        found.problems.append(f"nothing names the columns of {quoted(', '.join(cells))}")
+        found.problems.append(f"no header names the columns of {quoted(', '.join(cells))}")
     return _by_shape(found, cells)
 
 

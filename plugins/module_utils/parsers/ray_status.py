@@ -95,7 +95,7 @@ def parse_ray_status(text: str) -> tuple[dict[str, Any], list[str]]:
         data["nodes"] = sum(one["count"] for one in [*data.get("active", []), *data.get("idle", [])])
     if not data:
         first = next((line for line in capture_lines(text) if line.strip()), "")
-        problems.append(f"no status of Ray in {first.strip()[:160]!r}" if first else "the text is empty")
+        problems.append(f"no Ray status in {first.strip()[:160]!r}" if first else "the text is empty")
     return data, problems
 
 
@@ -111,7 +111,7 @@ def _add(data: dict[str, Any], problems: list[str], section: str, line: str) -> 
         if found:
             listed.append({"name": found["name"].strip(), "count": int(found["count"])})
         elif not _NONE[section].match(line):
-            problems.append(f"{section}: {line.strip()[:160]!r} names no number of nodes")
+            problems.append(f"{section}: {line.strip()[:160]!r} has no number of nodes")
     elif section == "resources":
         amounts = data.setdefault("resources", {})
         found = _AMOUNT.match(line)
@@ -124,7 +124,7 @@ def _add(data: dict[str, Any], problems: list[str], section: str, line: str) -> 
         if found and values and None not in values:
             amounts[found["name"]] = {"used": values[0], "total": values[1]}
         elif not _NONE[section].match(line):
-            problems.append(f"resources: {line.strip()[:160]!r} is no amount")
+            problems.append(f"resources: {line.strip()[:160]!r} is not an amount")
     else:
         listed = data.setdefault(section, [])
         if section == "demands" and line.rstrip().endswith("from request_resources()"):

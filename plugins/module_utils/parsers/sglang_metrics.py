@@ -28,7 +28,7 @@ def parse_sglang_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
     samples, _ = read_samples(text, problems)
     own = [(name.removeprefix(_PREFIX), labels, value) for name, labels, value in samples if name.startswith(_PREFIX)]
     if not own:
-        return {}, [*problems, "no metric of SGLang: it tells them with --enable-metrics"]
+        return {}, [*problems, "no SGLang metric: start it with --enable-metrics"]
     data = {key: sum(found) for name, key in _SUMS.items() if (found := _values(own, name))}
     data |= {key: max(found) for name, key in _HIGHEST.items() if (found := _values(own, name))}
     if "finished" in data:

@@ -83,7 +83,7 @@ class _Table:
         if cuda:
             self.versions["cuda"] = cuda["version"]
         if not driver:
-            self.found.problems.append(f"no driver's version is in {quoted(line)}")
+            self.found.problems.append(f"no driver version in {quoted(line)}")
         self.part = "gpus"
 
     def _cells(self, cells: list[str], line: str) -> None:

@@ -143,7 +143,7 @@ def document(
         first = next((line for line in found.lines if line.strip()), "")
         return {}, [
             *found.problems,
-            f"this is no output of nvidia-smi: {quoted(first)}" if first else "the text is empty",
+            f"this is not output of nvidia-smi: {quoted(first)}" if first else "the text is empty",
         ]
     more.pop("understood", None)
     data = {

@@ -73,7 +73,7 @@ def _nothing(lines: list[str], trouble: list[str], peers: bool) -> str:
         return f"an error in place of the matrix: {quoted(trouble[0])}"
     if peers:
         return (
-            "the matrix of `nvidia-smi topo -p2p`, which does not tell the ways: expected that of `nvidia-smi topo -m`"
+            "the matrix of `nvidia-smi topo -p2p`, which does not show the paths: expected that of `nvidia-smi topo -m`"
         )
     headless = next((line for line in lines if run_of_cells(label_of(line, [])[1])[0]), "")
     if headless:
@@ -144,7 +144,7 @@ def _contradictions(cells: dict[str, dict[str, str]]) -> list[str]:
         for other, word in row.items():
             back = cells.get(other, {}).get(one, word)
             if back != word and one < other:
-                found.append(f"{one} to {other} is {word}, but {other} to {one} is {back}; one way has one word")
+                found.append(f"{one} to {other} is {word}, but {other} to {one} is {back}; both directions must match")
     more = [f"and {len(found) - _NAMED} more such pairs"] if len(found) > _NAMED else []
     return [*found[:_NAMED], *more]
 

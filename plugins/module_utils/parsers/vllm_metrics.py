@@ -62,7 +62,7 @@ def parse_vllm_metrics(text: str) -> tuple[dict[str, Any], list[str]]:
             return {"trouble": trouble}, problems
         first = next((line for line in capture_lines(text) if line.strip()), "")
         told = f"; {len(samples)} samples of other programs" if samples else ""
-        return {}, [*problems, f"no metric of vLLM in {first.strip()[:160]!r}{told}" if first else "the text is empty"]
+        return {}, [*problems, f"no vLLM metric in {first.strip()[:160]!r}{told}" if first else "the text is empty"]
     data = _data(own, problems)
     seen = {name for name, _, _ in samples}
     last = announced[-1] if announced else ""
@@ -106,9 +106,9 @@ def _data(own: list[Sample], problems: list[str]) -> dict[str, Any]:
         for name, key in names.items():
             told = {_server(labels): value for one, labels, value in own if one == name}
             if told and len(told) < len(servers):
-                problems.append(f"vllm:{name} is told of {len(told)} of {len(servers)} engines")
+                problems.append(f"vllm:{name} is reported for {len(told)} of {len(servers)} engines")
             elif told and not all(map(math.isfinite, [*told.values(), combine(told.values())])):
-                problems.append(f"vllm:{name} is no number")
+                problems.append(f"vllm:{name} is not a number")
             elif told:
                 data[key] = _plain(combine(told.values()))
     finished: dict[str, float] = {}

@@ -23,7 +23,7 @@ BUDGET = ("host_w", "rack_w", "other_w")
 """The operator's settings: maximum power of a host, of all hosts, and the draw of a host beside its GPUs."""
 
 _SOURCE = "burn-in"
-_UNKNOWN = "set firstlight_power.other_w to what a host takes beside its GPUs, W"
+_UNKNOWN = "set firstlight_power.other_w to what a host draws beside its GPUs, in W"
 _LOWER = (
     "lower the GPUs' power limit (`nvidia-smi -pl WATTS`), spread the hosts over more supplies, or correct the budget"
 )
@@ -147,8 +147,8 @@ def _same_answer(host: str, results: Mapping[str, Mapping[str, Any]]) -> list[Ch
     torn = len(counted) > 1 and counted[0][1] == counted[1][1]
     if len(counted) == 1 or (own[1] == counted[0][0] and not torn):
         return [make_check("burn_in.same_answer", PASS, want, "the same bits", source=_SOURCE, host=host)]
-    remedy = "run the burn-in again on all hosts; take out the one that stays alone with its answer, `dcgmi diag -r 3`"
-    told = f"another result than {', '.join(name for name, one in alike.items() if one != own[1])}"
+    remedy = "run the burn-in again on all hosts; run `dcgmi diag -r 3` on a host that still differs, out of service"
+    told = f"different bits than {', '.join(name for name, one in alike.items() if one != own[1])}"
     return [make_check("burn_in.same_answer", FAIL, want, told, remedy, source=_SOURCE, host=host)]
 
 

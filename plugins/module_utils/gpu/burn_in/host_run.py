@@ -127,7 +127,7 @@ def _gpus(host: Host, device: str) -> tuple[list[str], str | None, str]:
         return (
             [],
             None,
-            f"nvidia-smi does not tell the GPUs ({result.summary if not result.ok else result.stdout[:200]})",
+            f"nvidia-smi does not list the GPUs ({result.summary if not result.ok else result.stdout[:200]})",
         )
     return [row[0] for row in rows], rows[0][1], ""
 
@@ -148,7 +148,7 @@ def _unknown(host: Host) -> str:
     without = result.rc == RC_NOT_FOUND or "not been booted with systemd" in result.stderr
     if without or (result.ok and "ActiveState=" in result.stdout):
         return ""
-    return f"systemd does not tell whether the cluster serves here ({result.summary})"
+    return f"systemd does not report whether the cluster serves here ({result.summary})"
 
 
 def _taken(host: Host, device: str) -> str:
@@ -157,13 +157,13 @@ def _taken(host: Host, device: str) -> str:
         return ""
     result = host.run(PROCESSES, SMI_TIMEOUT)
     if not result.ok:
-        return f"nvidia-smi does not tell who computes on the GPUs ({result.summary})"
+        return f"nvidia-smi does not list the processes on the GPUs ({result.summary})"
     others = [line.strip() for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]
     return f"another process computes on the GPUs: {'; '.join(others[:3])}" if others else ""
 
 
 def _not_run(why: str) -> Check:
-    remedy = "stop what uses the GPUs, or make nvidia-smi answer, then run the burn-in again"
+    remedy = "stop the processes on the GPUs, or get nvidia-smi to answer, then run the burn-in again"
     return make_check(RAN, COULD_NOT_CHECK, "free GPUs for a run", why, remedy, source=SOURCE)
 
 
@@ -184,7 +184,7 @@ def _run(host: Host, request: Request) -> tuple[dict[str, Any], tuple[str, ...]]
     # A program may have reported everything and still be unable to exit, as the driver holds one of its processes.
     document, problems = read_document(result.stdout or result.partial)
     if document and result.problem:
-        document["problems"] = [*(document.get("problems") or ()), f"it did not end: {result.problem}{left}"]
+        document["problems"] = [*(document.get("problems") or ()), f"it did not exit: {result.problem}{left}"]
     if document:
         return document, problems
     return {}, (f"{_complaint(result)}{left}" if not result.ok else problems[0],)

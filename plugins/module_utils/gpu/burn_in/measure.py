@@ -106,7 +106,7 @@ class Worker:
             self.meeting.wait(MEETING)
         except threading.BrokenBarrierError:
             self.alone = True
-            self._tell(problems=f"the other GPUs did not come along: alone from {name} on, and no all-reduce")
+            self._tell(problems=f"the other GPUs did not reach {name}: this one continues alone, without all-reduce")
 
     def _phase(self, name: str, body: Callable[[], dict[str, Any]]) -> None:
         """Start a phase together with the other GPUs, and report its result or failure and its start and end."""

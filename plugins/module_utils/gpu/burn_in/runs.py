@@ -54,13 +54,13 @@ def read_document(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Extract the workload's document from its output, and list its problems. Images print greetings of their own."""
     begin = text.find('{\n "workload"')
     if begin < 0:
-        return {}, (f"no result in what it printed: {quoted(text)}" if text.strip() else "it printed nothing",)
+        return {}, (f"no result in its output: {quoted(text)}" if text.strip() else "it printed nothing",)
     try:
         document, _ = json.JSONDecoder().raw_decode(text[begin:])
     except ValueError as error:
         return {}, (f"its result is cut off ({error}): {quoted(text[-200:])}",)
     if not isinstance(document, dict) or document.get("workload") != FORMAT:
-        return {}, (f"a result of another version: {quoted(text[begin : begin + 100])}",)
+        return {}, (f"its result has another format version: {quoted(text[begin : begin + 100])}",)
     return document, ()
 
 

@@ -71,7 +71,7 @@ def _count(torch: Any, context: Any, deadline: float) -> int | str:
     _end(process, patience=0)
     if answer == 0:
         return "PyTorch sees no CUDA device"
-    return answer if isinstance(answer, int) else f"CUDA could not be asked for its devices: {answer}"
+    return answer if isinstance(answer, int) else f"CUDA could not be queried for its devices: {answer}"
 
 
 def _end(*processes: Any, patience: float) -> None:
@@ -102,7 +102,7 @@ def _listen(pipes: dict[Any, dict[str, Any]], deadline: float) -> None:
         left = deadline - time.monotonic()
         if left <= 0:
             for gpu in pipes.values():
-                gpu["problems"].append("not done when the time was up")
+                gpu["problems"].append("not finished within the time limit")
             return
         for ready in multiprocessing.connection.wait(list(pipes), timeout=left):
             facts = _received(ready)
@@ -177,7 +177,7 @@ def _measure(
     for gpu, process in zip(document["gpus"], processes, strict=True):
         # One that has reported everything may take its time to release its GPU, or be killed meanwhile.
         if not done[gpu["index"]]:
-            gpu["problems"].append(f"its process ended with {process.exitcode}")
+            gpu["problems"].append(f"its process exited with {process.exitcode}")
     sampler.done.set()
     document["problems"] += sampler.problems
     for gpu in document["gpus"]:
@@ -188,11 +188,15 @@ def _measure(
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="workload", description="Measure what every GPU of this host computes.")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--processes", type=int, default=1, help="with --device cpu: how many work at the same time")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement under load")
-    parser.add_argument("--repeats", type=int, default=100, help="of the product that must always be the same")
-    parser.add_argument("--time-limit", type=float, default=240.0, help="seconds after which what is known is printed")
-    parser.add_argument("--memory-limit", type=int, default=0, help="bytes of a GPU; 0 chooses")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="with --device cpu: how many processes run at the same time"
+    )
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds per measurement under load")
+    parser.add_argument("--repeats", type=int, default=100, help="repeats of the product that must always be the same")
+    parser.add_argument(
+        "--time-limit", type=float, default=240.0, help="seconds after which the results so far are printed"
+    )
+    parser.add_argument("--memory-limit", type=int, default=0, help="bytes per GPU; 0: chosen automatically")
     parser.add_argument("--unified", action="store_true", help="the GPU shares its memory with the operating system")
     return parser.parse_args()
 

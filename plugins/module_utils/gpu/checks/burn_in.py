@@ -30,9 +30,9 @@ of all for FP8.
 """
 
 RAN = "burn_in.ran"
-_START = "fix what it reports (`docker run --rm --gpus all IMAGE nvidia-smi -L` tries an image), then run it again"
-_RERUN = "fix what burn_in.ran says, then run the burn-in again"
-_SLOW = "look at burn_in.clocks, burn_in.throttle and `nvidia-smi` for another process, then run the burn-in again"
+_START = "fix what it reports (`docker run --rm --gpus all IMAGE nvidia-smi -L` tests an image), then run it again"
+_RERUN = "fix what burn_in.ran reports, then run the burn-in again"
+_SLOW = "check burn_in.clocks, burn_in.throttle and, for other processes, `nvidia-smi`; then run the burn-in again"
 
 
 def check_burn_in(readings: Sequence[Reading], expected: Expected) -> list[Check]:
@@ -76,17 +76,17 @@ def _checks(reading: Reading, expected: Expected) -> list[Check]:
 
 
 def _of_some(reading: Reading, document: Mapping[str, Any], one: Check) -> Check:
-    """Turn a pass into a COULD_NOT_CHECK: it says nothing about the GPUs that did not take part."""
+    """Turn a pass into a COULD_NOT_CHECK: no reason reported about the GPUs that did not take part."""
     why = f"only {_counted(len(document['gpus']))} took part: {one['observed']}"
     return could_not_check(one["id"], reading, one["expected"], why, _RERUN)
 
 
 def _not_run(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
-    want, told = f"a run on {_counted(expected.gpus)}", "; ".join(document.get("problems") or ["it says nothing"])
+    want, told = f"a run on {_counted(expected.gpus)}", "; ".join(document.get("problems") or ["no reason reported"])
     if not document.get("torch"):
         remedy = "use an image or a virtual environment that has PyTorch for this GPU"
         return could_not_check(RAN, reading, want, told, remedy)
-    remedy = "see gpu.answer and fabric_manager.service, and that a container sees the GPUs; then run it again"
+    remedy = "check gpu.answer, fabric_manager.service, and that a container sees the GPUs; then run it again"
     return failed(RAN, reading, want, told, remedy)
 
 
@@ -94,8 +94,8 @@ def _on_processor(reading: Reading, document: Mapping[str, Any]) -> Check:
     """A run on the processor shows that the program works, and says nothing about any GPU."""
     problems = _problems(document)
     if problems:
-        return failed(RAN, reading, "a run without problems", problems, "see what it says, then run it again")
-    return not_applicable(RAN, reading, "a run on the GPUs", "run on the processor, as asked: no GPU was tried")
+        return failed(RAN, reading, "a run without problems", problems, "fix what it reports, then run it again")
+    return not_applicable(RAN, reading, "a run on the GPUs", "run on the CPU, as requested: no GPU was tested")
 
 
 def _ran(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
@@ -104,7 +104,7 @@ def _ran(reading: Reading, document: Mapping[str, Any], expected: Expected) -> C
     if len(gpus) != expected.gpus:
         problems = "; ".join(part for part in (f"{_counted(len(gpus))} took part", problems) if part)
     if problems:
-        remedy = "see `dmesg` for Xid lines and `nvidia-smi` for other processes, then run the burn-in again"
+        remedy = "check `dmesg` for Xid lines and `nvidia-smi` for other processes, then run the burn-in again"
         return failed(RAN, reading, want, problems, remedy)
     return passed(RAN, reading, want, f"{_counted(len(gpus))} in {document.get('seconds')} s")
 
@@ -133,7 +133,7 @@ def _ratio(reading: Reading, document: Mapping[str, Any], expected: Expected) ->
         return not_applicable(name, reading, want, "this hardware has no FP8 units")
     ratios = _figures(document, lambda gpu: gpu["fp8_tflops"] / gpu["bf16_tflops"])
     remedy = (
-        "FP8 does not run on the FP8 units: use an image whose PyTorch and CUDA are made for compute capability "
+        "FP8 does not run on the FP8 units: use an image whose PyTorch and CUDA are built for compute capability "
         f"{expected.compute_capability or 'of this GPU'}, with the pinned driver"
     )
     return _evaluated(name, reading, document, want, ratios, minimum, "times", remedy)
@@ -175,7 +175,7 @@ def _evaluated(
     small = [gpu for gpu in document["gpus"] if (gpu.get("size") or 0) < LEAST_SIZE and name != "burn_in.bandwidth"]
     if small:
         rows = small[0].get("size")
-        why = f"only matrices of {rows} rows fitted into the memory that was free, {LEAST_SIZE} are needed"
+        why = f"only matrices of {rows} rows fit into the free memory, {LEAST_SIZE} are needed"
         return could_not_check(name, reading, want, why, "free memory on the GPU, then run the burn-in again")
     if low:
         listed = ", ".join(f"GPU {gpu}: {_figure(value)} {unit}" for gpu, value in low.items())
@@ -200,23 +200,23 @@ def _measured(gpu: Mapping[str, Any], figure: Callable[[Mapping[str, Any]], floa
 
 def _not_measured(document: Mapping[str, Any], missing: Sequence[int]) -> str:
     why = _problems(document)
-    return f"{_named(missing)} gave no figure" + (f" ({quoted(why)})" if why else "")
+    return f"no result from {_named(missing)}" + (f" ({quoted(why)})" if why else "")
 
 
 def _repeatable(reading: Reading, document: Mapping[str, Any], expected: Expected) -> Check:
     """Check for silent corruption: a product that is wrong, or varies between repeats or GPUs."""
     name, gpus = "burn_in.repeatable", document["gpus"]
-    want = "the same bits from every repeat and every GPU, and right answers where they are known"
+    want = "the same bits from every repeat and every GPU, and correct results where they are known"
     deviating = [f"GPU {gpu['index']}: {words}" for gpu in gpus for words in _deviations(gpu)]
     answers = {gpu["index"]: _digest(gpu) for gpu in gpus}
     usual = Counter(one for one in answers.values() if one).most_common(1)
     other = [index for index, one in answers.items() if one and one != usual[0][0]]
     if other:
-        deviating.append(f"{_named(other)} not the bits of the other GPUs")
+        deviating.append(f"{_named(other)}: bits differ from those of the other GPUs")
     if deviating:
         remedy = (
-            "take the GPU out of service: it computes wrong without saying so; run `dcgmi diag -r 3` on it and have it "
-            "replaced if that, or another burn-in, finds it again"
+            "take the GPU out of service: it computes wrong results without reporting an error; run `dcgmi diag -r 3` "
+            "on it and have it replaced if that, or another burn-in, finds the fault again"
         )
         return failed(name, reading, want, "; ".join(deviating), remedy)
     missing = [gpu["index"] for gpu in gpus if not _complete(gpu, _has_fp8(expected))]
@@ -232,15 +232,15 @@ def _deviations(gpu: Mapping[str, Any]) -> list[str]:
     found = []
     for when, one in (gpu.get("answers") or {}).items():
         if one.get("different_sums", 1) > 1 or len(one.get("digests") or ()) > 1:
-            found.append(f"another result from the same product in {one.get('repeats')} repeats ({when})")
+            found.append(f"different results of the same product in {one.get('repeats')} repeats ({when})")
         wrong = [kind for kind, right in (one.get("known") or {}).items() if right is False]
         if wrong:
             found.append(f"a wrong {' and '.join(wrong)} product ({when})")
     digests = {digest for one in (gpu.get("answers") or {}).values() for digest in one.get("digests") or ()}
     if len(digests) > 1 and not found:
-        found.append("another result when it was hot than when it was cold")
+        found.append("different results when cold and when hot")
     if gpu.get("copy_is_equal") is False:
-        found.append("a copy in its memory that is not equal")
+        found.append("a copy in its memory differs from the original")
     return found
 
 
@@ -265,11 +265,11 @@ def _all_reduce(reading: Reading, document: Mapping[str, Any], expected: Expecte
     name, minimum = "burn_in.all_reduce", _minimums(expected).get("all_reduce_gb_s")
     want = f"a bus bandwidth of at least {_figure(minimum)} GB/s" if minimum else "no minimum in the profile"
     if expected.gpus < 2:
-        return not_applicable(name, reading, "none", "one GPU has nobody to reduce with")
+        return not_applicable(name, reading, "none", "all-reduce needs at least two GPUs")
     wrong = [gpu["index"] for gpu in document["gpus"] if (gpu.get("all_reduce") or {}).get("right") is False]
-    remedy = "see topo.pairs, nvlink.links and fabric_manager.service: GPUs that do not use NVLink go over PCIe"
+    remedy = "check topo.pairs, nvlink.links and fabric_manager.service: GPUs that do not use NVLink use PCIe"
     if wrong:
-        return failed(name, reading, "the right sum", f"{_named(wrong)} got a wrong sum from an all-reduce", remedy)
+        return failed(name, reading, "the correct sum", f"{_named(wrong)} got a wrong sum from an all-reduce", remedy)
     found = _figures(
         document, lambda gpu: float(gpu["all_reduce"]["bus_gb_s"]) if gpu["all_reduce"]["right"] is True else float("x")
     )

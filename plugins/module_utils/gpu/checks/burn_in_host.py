@@ -12,8 +12,8 @@ from ..expected import Expected
 
 _WAYS = {"to_device_gb_s": "to the GPU", "from_device_gb_s": "from the GPU"}
 _REMEDY = (
-    "see gpu.pcie and kernel.pcie for a link that is narrow or of an older generation; reseat the board or its riser, "
-    "and look for ACS or an IOMMU that sends the copies around"
+    "check gpu.pcie and kernel.pcie for a link that is narrow or of an older generation; reseat the board or its "
+    "riser, and look for ACS or an IOMMU that redirects the copies"
 )
 
 
@@ -25,12 +25,12 @@ def check_host_copy(reading: Reading, gpus: Sequence[Mapping[str, Any]], expecte
         f"copies at {float(minimum):g} GB/s or more, to and from the host" if minimum else "no minimum in the profile"
     )
     if expected.unified:
-        return not_applicable(name, reading, "none", "the GPU's memory is the host's")
+        return not_applicable(name, reading, "none", "the GPU shares the host's memory")
     found = {gpu["index"]: gpu.get("host_copy") for gpu in gpus}
     broken = [index for index, one in found.items() if isinstance(one, Mapping) and one.get("is_equal") is False]
     if broken:
-        remedy = "take the GPU out of service: what goes over its link comes back changed; look for AER in `dmesg`"
-        return failed(name, reading, "what is copied stays the same", f"{_named(broken)}: it does not", remedy)
+        remedy = "take the GPU out of service: data copied over its link comes back changed; look for AER in `dmesg`"
+        return failed(name, reading, "copies come back unchanged", f"{_named(broken)}: changed", remedy)
     slow = [
         f"GPU {index}: {one[key]:g} GB/s {words}"
         for index, one in found.items()
@@ -41,8 +41,8 @@ def check_host_copy(reading: Reading, gpus: Sequence[Mapping[str, Any]], expecte
         return failed(name, reading, want, ", ".join(slow), _REMEDY)
     missing = [index for index, one in found.items() if not _is_complete(one)]
     if missing:
-        why = f"{_named(missing)} gave no figure"
-        return could_not_check(name, reading, want, why, "fix what burn_in.ran says, then run the burn-in again")
+        why = f"no result from {_named(missing)}"
+        return could_not_check(name, reading, want, why, "fix what burn_in.ran reports, then run the burn-in again")
     told = " and ".join(
         f"{min(one[key] for one in found.values() if one):g} GB/s {words}" for key, words in _WAYS.items()
     )

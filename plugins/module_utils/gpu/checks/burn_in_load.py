@@ -15,22 +15,22 @@ HARD = ("bf16", "fp8")
 OVER_LIMIT = 1.05
 """The factor by which a regulated power draw may exceed its limit, as it swings around it."""
 CAUSES = {
-    "hw_thermal_slowdown": "the GPU is too hot: check fans, air flow, dust and the temperature of the air that goes in",
-    "sw_thermal_slowdown": "the GPU is too hot: check fans, air flow, dust and the temperature of the air that goes in",
-    "hw_power_brake_slowdown": "the power supply holds the GPU back: check supplies, cables and the rack's budget",
-    "hw_slowdown": "the board holds the GPU back: check temperature, power supplies and cables",
+    "hw_thermal_slowdown": "the GPU is too hot: check fans, air flow, dust and the inlet temperature",
+    "sw_thermal_slowdown": "the GPU is too hot: check fans, air flow, dust and the inlet temperature",
+    "hw_power_brake_slowdown": "the power supply slows the GPU down: check supplies, cables and the rack's budget",
+    "hw_slowdown": "the board slows the GPU down: check temperature, power supplies and cables",
 }
 """Slowdown reasons that are faults, with the remedy for each."""
 HARMLESS = frozenset({"gpu_idle", "applications_clocks_setting", "sw_power_cap", "sync_boost", "display_clock_setting"})
 """Reasons that are not faults. A full load draws all the limit allows, so the limit sets the clocks, by design."""
 
-_UNSAMPLED = "nvidia-smi told nothing while the GPU worked"
-_AGAIN = "see that nvidia-smi answers where the burn-ins, then run it again"
+_UNSAMPLED = "nvidia-smi printed nothing while the GPU was under load"
+_AGAIN = "check that nvidia-smi answers where the burn-in runs, then run it again"
 
 
 def check_throttle(reading: Reading, gpus: Sequence[Mapping[str, Any]]) -> Check:
     """Check that neither heat nor the power supply held a GPU back."""
-    name, want = "burn_in.throttle", "no slowdown by heat or by the power supply under load"
+    name, want = "burn_in.throttle", "no thermal or power-supply slowdown under load"
     bad: dict[str, list[int]] = {}
     unread, strange, silent = [], [], []
     for gpu in gpus:
@@ -53,11 +53,11 @@ def check_throttle(reading: Reading, gpus: Sequence[Mapping[str, Any]]) -> Check
         listed = "; ".join(f"GPU {_listed(indices)}: {reason}" for reason, indices in bad.items())
         return failed(name, reading, want, listed, "; ".join(dict.fromkeys(CAUSES[reason] for reason in bad)))
     if strange:
-        return could_not_check(name, reading, want, f"reasons that are not known: {'; '.join(strange)}", _AGAIN)
+        return could_not_check(name, reading, want, f"unknown reasons: {'; '.join(strange)}", _AGAIN)
     if unread:
         return could_not_check(name, reading, want, f"GPU {_listed(unread)}: {_UNSAMPLED}", _AGAIN)
     if silent:
-        return not_applicable(name, reading, want, f"GPU {_listed(silent)} tells no reasons for its clocks")
+        return not_applicable(name, reading, want, f"GPU {_listed(silent)}: no clock reasons reported")
     return passed(name, reading, want, _hottest(gpus))
 
 
@@ -85,12 +85,12 @@ def check_clocks(reading: Reading, gpus: Sequence[Mapping[str, Any]], minimum: A
         if minimum and share < float(minimum)
     ]
     if low:
-        remedy = "see burn_in.throttle and burn_in.power; where clocks were locked by hand, unlock them"
+        remedy = "check burn_in.throttle and burn_in.power; if the clocks were locked by hand, unlock them"
         return failed(name, reading, want, ", ".join(low), remedy, "nvidia-smi -rgc")
     if unread:
         return could_not_check(name, reading, want, f"GPU {_listed(unread)}: {_UNSAMPLED}", _AGAIN)
     if silent:
-        return not_applicable(name, reading, want, f"GPU {_listed(silent)} tells no clocks")
+        return not_applicable(name, reading, want, f"GPU {_listed(silent)}: no clocks reported")
     told = ", ".join(dict.fromkeys(f"{clock:.0f} of {most:.0f} MHz" for _, clock, most in shares.values()))
     return (
         passed(name, reading, want, told) if minimum else not_applicable(name, reading, want, f"{told}, not evaluated")
@@ -99,7 +99,7 @@ def check_clocks(reading: Reading, gpus: Sequence[Mapping[str, Any]], minimum: A
 
 def check_power(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: Expected) -> Check:
     """Check that each GPU keeps to its power limit, on which the power supplies and the rack's budget rely."""
-    name, want = "burn_in.power", f"no more than its limit, {OVER_LIMIT - 1:.0%} over at most"
+    name, want = "burn_in.power", f"at most {OVER_LIMIT - 1:.0%} above its limit"
     over, unread, silent, told = [], [], [], []
     for gpu in gpus:
         loads = [load for _, load in _loads(gpu)]
@@ -114,12 +114,12 @@ def check_power(reading: Reading, gpus: Sequence[Mapping[str, Any]], expected: E
         else:
             unread.append(gpu["index"])
     if over:
-        remedy = "see `nvidia-smi -q -d POWER`; a GPU that does not keep to its limit is to be replaced"
+        remedy = "check `nvidia-smi -q -d POWER`; replace a GPU that exceeds its limit"
         return failed(name, reading, want, ", ".join(dict.fromkeys(over)), remedy)
     if unread:
-        return could_not_check(name, reading, want, f"GPU {_listed(unread)}: no power told under load", _AGAIN)
+        return could_not_check(name, reading, want, f"GPU {_listed(unread)}: no power reading under load", _AGAIN)
     if silent:
-        return not_applicable(name, reading, want, f"GPU {_listed(silent)} has no limit that the driver tells")
+        return not_applicable(name, reading, want, f"GPU {_listed(silent)}: the driver reports no power limit")
     return passed(name, reading, want, ", ".join(dict.fromkeys(told)))
 
 

@@ -17,7 +17,7 @@ _FIRST_WITH_DMA_BUF = (5, 12)
 """The first kernel whose RDMA devices accept a GPU's memory as a dma-buf."""
 _NAMED = 8
 _COLD = (
-    "look for Xid 79 and RmInitAdapter in `dmesg` and boot the host cold; when the GPU does not come back, reseat the "
+    "look for Xid 79 and RmInitAdapter in `dmesg` and boot the host cold; if the GPU does not come back, reseat the "
     "board and have it replaced"
 )
 
@@ -38,14 +38,14 @@ def _gpus(reading: Reading, readings: Sequence[Reading], expected: Expected) -> 
     on_bus = [str(one["bus"]) for one in reading.data["gpus"]]
     gone = [str(one["bus"]) for one in reading.data["gpus"] if one.get("gone")]
     if gone:
-        return failed(name, reading, wanted, f"{_listed(gone)} no longer answers the bus (revision ff)", _COLD)
+        return failed(name, reading, wanted, f"{_listed(gone)} no longer answers on the bus (revision ff)", _COLD)
     told = [one for one in of_kind(readings, *_SMI, "proc-version") if _addresses(one)]
     answering = {bus for one in told if one.kind in _SMI for bus in _addresses(one)}
     known = answering or {bus for one in told for bus in _addresses(one)}
     there = f"{_counted(len(on_bus))} on the PCI bus"
     unlisted = sorted(known - {*on_bus})
     if unlisted:
-        why = f"{there}, and the driver also has {_listed(unlisted)}: the listing is not whole, or of another host"
+        why = f"{there}, and the driver also has {_listed(unlisted)}: the listing is incomplete, or of another host"
         return could_not_check(name, reading, wanted, why)
     missing = [bus for bus in on_bus if known and bus not in known]
     if missing and any(_is_whole(one) for one in told):
@@ -56,13 +56,13 @@ def _gpus(reading: Reading, readings: Sequence[Reading], expected: Expected) -> 
         return could_not_check(name, reading, wanted, "; ".join([there, *reading.problems]))
     if len(on_bus) != expected.gpus:
         remedy = (
-            "switch the host off and see that every board has power and sits in its slot, and what the firmware lists; "
-            "where there never were others, name the profile that this machine is"
+            "switch the host off, check that every board has power and is seated, and check what the firmware lists; "
+            "if there never were others, use this machine's profile"
         )
         return failed(name, reading, wanted, there, remedy)
     if missing or (not known and of_kind(readings, *_SMI)):
-        which = f"not told of {_listed(missing)}" if missing else "no tool tells of the GPUs by their address"
-        return could_not_check(name, reading, wanted, f"{there}; whether all answer is open: {which}")
+        which = f"nothing about {_listed(missing)}" if missing else "no tool lists the GPUs by their address"
+        return could_not_check(name, reading, wanted, f"{there}; unknown whether all answer: {which}")
     return passed(name, reading, wanted if known else f"{_counted(expected.gpus)} on the PCI bus", there)
 
 
@@ -93,15 +93,15 @@ def _nvswitches(reading: Reading, expected: Expected) -> Check:
         return not_applicable(name, reading, "none in a guest", f"none: {RUN_BY_HOST}")
     gone = [str(one["bus"]) for one in reading.data["nvswitches"] if one.get("gone")]
     if gone:
-        remedy = "boot the host cold; when the NVSwitch does not come back, have the baseboard replaced"
-        return failed(name, reading, wanted, f"{_listed(gone)} no longer answers the bus (revision ff)", remedy)
+        remedy = "boot the host cold; if the NVSwitch does not come back, have the baseboard replaced"
+        return failed(name, reading, wanted, f"{_listed(gone)} no longer answers on the bus (revision ff)", remedy)
     enough = len(found) >= (count or 1)
     if reading.problems or (reading.data.get("part") and not enough):
         return could_not_check(name, reading, wanted, "; ".join([f"{len(found)} are shown", *reading.problems]))
     if not enough:
         remedy = (
-            "boot the host cold and see what the firmware lists; a virtual machine whose fabric the owner of its host "
-            "runs is told by `nvidia-smi -q` (GPU Virtualization Mode)"
+            "boot the host cold and check what the firmware lists; for a virtual machine whose fabric the owner of its "
+            "host runs, `nvidia-smi -q` shows it (GPU Virtualization Mode)"
         )
         return failed(name, reading, wanted, f"{len(found) or 'none'}", remedy)
     return passed(name, reading, wanted, str(len(found)))
@@ -111,7 +111,7 @@ def _peermem(reading: Reading, readings: Sequence[Reading], expected: Expected) 
     """Check RDMA between GPUs and network cards: by a module of the driver, or by dma-buf, which needs none."""
     name, wanted = "gpu.peermem", "GPUDirect RDMA: the module nvidia_peermem, or dma-buf"
     if expected.unified:
-        return not_applicable(name, reading, wanted, "the GPU's memory is the host's: it is not supported, nor needed")
+        return not_applicable(name, reading, wanted, "the GPU shares the host's memory: neither supported nor needed")
     if not expected.fabric.get("rdma"):
         return not_applicable(name, reading, wanted, "the profile's fabric has no RDMA")
     if not reading.understood:
@@ -125,14 +125,18 @@ def _peermem(reading: Reading, readings: Sequence[Reading], expected: Expected) 
     if reading.problems:
         return could_not_check(name, reading, wanted, "; ".join(reading.problems[:4]))
     if open_ == {"open"} and kernel is None and "ib_uverbs" in loaded:
-        return could_not_check(name, reading, wanted, "nvidia_peermem is not loaded, and the kernel's release not told")
+        return could_not_check(
+            name, reading, wanted, "nvidia_peermem is not loaded, and the kernel's release is unknown"
+        )
     if open_ == {"open"} and kernel and kernel >= _FIRST_WITH_DMA_BUF and "ib_uverbs" in loaded:
         return passed(name, reading, wanted, f"dma-buf, of the open module and Linux {reading.data['kernel']}")
     if not open_ and "ib_uverbs" in loaded:
-        return could_not_check(name, reading, wanted, "nvidia_peermem is not loaded, and the driver's flavour not told")
+        return could_not_check(
+            name, reading, wanted, "nvidia_peermem is not loaded, and the driver's flavour is unknown"
+        )
     lacks = "ib_uverbs is not loaded either" if "ib_uverbs" not in loaded else "this driver or kernel has no dma-buf"
     remedy = (
-        "load the RDMA drivers, then the module, at every boot (a file in /etc/modules-load.d): NCCL copies otherwise"
+        "load the RDMA drivers, then the module, at every boot (a file in /etc/modules-load.d): otherwise NCCL copies"
     )
     return failed(name, reading, wanted, f"nvidia_peermem is not loaded, {lacks}", remedy, "modprobe nvidia-peermem")
 

@@ -15,16 +15,16 @@ COMMAND = ("dcgmi", "diag", "-r", "1", "-j")
 NAME = "burn_in.dcgm"
 _NAMED = 4
 _FAULT = (
-    "fix what it reports; where it is about a board, take the GPU out of service and run `dcgmi diag -r 3` on it "
-    "before it is replaced"
+    "fix what it reports; if a board is at fault, take the GPU out of service and run `dcgmi diag -r 3` on it "
+    "before replacing it"
 )
 _SOFTWARE = "deployment"
 """The category of checks that need no plugin; those of them that do not apply to a host say so."""
 _PLUGINS = (
-    "a plugin that is not installed is left out without a word: install the package of the driver's CUDA "
+    "plugins that are not installed are skipped silently: install the package for the driver's CUDA "
     "(datacenter-gpu-manager-4-cuda13) beside datacenter-gpu-manager-4-core, in the same version, and run it again"
 )
-_AGAIN = "see that `systemctl status nvidia-dcgm` runs and nothing else uses the GPUs, then run `dcgmi diag -r 1 -j`"
+_AGAIN = "check that nvidia-dcgm runs and that nothing else uses the GPUs, then run `dcgmi diag -r 1 -j`"
 
 
 def check_dcgm(readings: Sequence[Reading], expected: Expected) -> list[Check]:
@@ -35,7 +35,7 @@ def check_dcgm(readings: Sequence[Reading], expected: Expected) -> list[Check]:
 def check_dcgm_run(reading: Reading, run: Any, expected: Expected) -> Check:
     """Evaluate the diagnostic that the burn-in ran, as recorded in its document."""
     if not isinstance(run, Mapping):
-        return not_applicable(NAME, reading, _wanted(expected), "the diagnostic was not asked for")
+        return not_applicable(NAME, reading, _wanted(expected), "the diagnostic was not requested")
     if run.get("absent"):
         return not_applicable(NAME, reading, _wanted(expected), "dcgmi is not installed on the host")
     return evaluate_dcgm(reading, run.get("data") or {}, tuple(run.get("problems") or ()), expected)
@@ -53,27 +53,27 @@ def evaluate_dcgm(reading: Reading, data: Mapping[str, Any], problems: Sequence[
     if problems or warned:
         return could_not_check(NAME, reading, wanted, _some([*warned, *problems]), _AGAIN)
     if data.get("rc"):
-        return could_not_check(NAME, reading, wanted, f"no test failed, and dcgmi returned {data['rc']}", _AGAIN)
+        return could_not_check(NAME, reading, wanted, f"no test failed, but dcgmi returned {data['rc']}", _AGAIN)
     done = [one for one in tests if one["status"] == "pass"]
     names = list(dict.fromkeys(one["name"] for one in done))
     gpus = list(data.get("gpu_ids") or ())
     if not done:
         return could_not_check(
-            NAME, reading, wanted, "no test was made" if not tests else "all tests were left out", _AGAIN
+            NAME, reading, wanted, "no test was run" if not tests else "all tests were skipped", _AGAIN
         )
     tried = {gpu for one in done for gpu in one["gpus"]}
     untried = [gpu for gpu in gpus if tried and gpu not in tried]
     if untried or len(gpus) < expected.gpus:
-        why = f"nothing passed on {_gpus(untried)}" if untried else f"{len(gpus)} of {expected.gpus} GPUs were tried"
+        why = f"no test passed on {_gpus(untried)}" if untried else f"{len(gpus)} of {expected.gpus} GPUs were tested"
         return could_not_check(NAME, reading, wanted, why, _AGAIN)
     skipped = [one for one in tests if one["status"] == "skip" and one["name"] not in names]
     plugins = list(dict.fromkeys(one["name"] for one in skipped if one["category"].lower() != _SOFTWARE))
     if plugins:
-        return could_not_check(NAME, reading, wanted, f"these tests were not made: {', '.join(plugins)}", _PLUGINS)
+        return could_not_check(NAME, reading, wanted, f"these tests were not run: {', '.join(plugins)}", _PLUGINS)
     left = list(dict.fromkeys(one["name"] for one in skipped))
     told = f"{', '.join(names)} on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
     version = f", DCGM {data['version']}" if data.get("version") else ""
-    return passed(NAME, reading, wanted, told + (f"; left out: {', '.join(left)}" if left else "") + version)
+    return passed(NAME, reading, wanted, told + (f"; skipped: {', '.join(left)}" if left else "") + version)
 
 
 def _wanted(expected: Expected) -> str:

@@ -16,7 +16,7 @@ _OLDEST = {"9.0": "525", "10.0": "570", "10.3": "580", "12.0": "570", "12.1": "5
 """The first driver branch that supports GPUs of this compute capability."""
 _OPEN_ONLY = "10"
 """From this major compute capability on, the open module is the only one."""
-_REBOOT = "reboot the host, so that the module that is installed is the one that is loaded"
+_REBOOT = "reboot the host to load the installed module"
 
 
 def check_driver(readings: Sequence[Reading], expected: Expected) -> list[Check]:
@@ -35,10 +35,10 @@ def _version(reading: Reading, expected: Expected) -> Iterator[Check]:
             yield from _unversioned(reading, wanted)
         return
     if expected.driver and version != expected.driver:
-        remedy = "bring the host to its stack: `firstlight repin`, or the playbook site.yml; a change needs a reboot"
+        remedy = "move the host to its stack with `firstlight repin` or the playbook site.yml; a change needs a reboot"
         yield failed("driver.version", reading, wanted, version, remedy)
     elif oldest and is_older(version, oldest):
-        yield failed("driver.version", reading, wanted, version, "install a driver that knows these GPUs")
+        yield failed("driver.version", reading, wanted, version, "install a driver that supports these GPUs")
     else:
         yield passed("driver.version", reading, wanted, version)
 
@@ -46,11 +46,13 @@ def _version(reading: Reading, expected: Expected) -> Iterator[Check]:
 def _unversioned(reading: Reading, wanted: str) -> Iterator[Check]:
     """The verdict on a source that should state the version and does not."""
     if reading.data.get("loaded") is False:
-        remedy = "load the module (`modprobe nvidia`) and see in `dmesg` why it is not loaded; after a change, reboot"
+        remedy = (
+            "load the module (`modprobe nvidia`) and check `dmesg` for why it is not loaded; after a change, reboot"
+        )
         yield failed("driver.version", reading, wanted, "no module is loaded", remedy)
     elif not reading.data.get("gpus"):
         said = [*(reading.data.get("trouble") or ()), *reading.problems]
-        yield could_not_check("driver.version", reading, wanted, "; ".join(said[:4]) or "no version is told")
+        yield could_not_check("driver.version", reading, wanted, "; ".join(said[:4]) or "no version reported")
 
 
 def _flavour(reading: Reading, expected: Expected) -> Iterator[Check]:
@@ -70,7 +72,7 @@ def _flavour(reading: Reading, expected: Expected) -> Iterator[Check]:
 
 def _match(readings: Sequence[Reading]) -> Iterator[Check]:
     """One verdict per source, and one between sources: all parts of a driver must be of one release."""
-    wanted = "module, library and tool of one version"
+    wanted = "module, library and tool have the same version"
     seen: list[tuple[str, str, Reading]] = []
     for reading in readings:
         trouble = [line for line in reading.data.get("trouble") or () if "version mismatch" in line.lower()]

@@ -29,25 +29,27 @@ SERVICE, VERSION, STATE, LOG, SXID = (
 )
 _RUNS = "the service is active (running)"
 _SAME = "the version of the driver"
-_DONE = "Completed, Success on every GPU, by a fabric manager that runs and has the driver's version"
+_DONE = "Completed, Success on every GPU, by a running fabric manager of the driver's version"
 _DONE_BY_HOST = "Completed, Success on every GPU, by the fabric manager of the host"
 _NOT_HERE = "no fabric manager in a guest that has no NVSwitch"
 _RESTART = "systemctl restart nvidia-fabricmanager"
 _REMEDY_START = (
     "start the fabric manager, and read its log (`journalctl -u nvidia-fabricmanager`) if it does not stay up"
 )
-_REMEDY_VERSION = "install the fabric manager of exactly the driver's version, and reboot where the driver was changed"
+_REMEDY_VERSION = "install the fabric manager of exactly the driver's version, and reboot if the driver was changed"
 _REMEDY_NO_SWITCH = (
-    "check that the NVSwitches are there (`lspci -d 10de:`) and passed through; without them choose another profile"
+    "check that the NVSwitches are present (`lspci -d 10de:`) and passed through; without them choose another profile"
 )
-_REMEDY_STATE = "restart the fabric manager while no GPU is used, then reset the GPUs or reboot if the state stays"
+_REMEDY_STATE = (
+    "restart the fabric manager while no GPU is used, then reset the GPUs or reboot if the state does not change"
+)
 _REMEDY_ASK = (
-    "ask the owner of the host whether the fabric partition of these GPUs is active; a driver that tells no state is "
-    "too old for this"
+    "ask the owner of the host whether the fabric partition of these GPUs is active; a driver that reports no state "
+    "is too old for this"
 )
 _REMEDY_IDLE = (
-    "find out where its NVSwitches are (`lspci -d 10de:`, `journalctl -u nvidia-fabricmanager`); where the machine "
-    "never had any, it has nothing to do and can be stopped"
+    "find out where its NVSwitches are (`lspci -d 10de:`, `journalctl -u nvidia-fabricmanager`); if the machine "
+    "never had any, the service has nothing to do and can be stopped"
 )
 _REMEDY_ALL = (
     "capture the service and the version, too: `systemctl status nvidia-fabricmanager`, `nv-fabricmanager --version`"
@@ -91,7 +93,7 @@ def _needless(reading: Reading, known: bool) -> Check:
 def _told(reading: Reading) -> str:
     """The state of the service in one word, from systemd or from its log."""
     unit = reading.data.get("unit") or {}
-    return str(unit.get("active") or unit.get("load") or reading.data.get("log_state") or "not told")
+    return str(unit.get("active") or unit.get("load") or reading.data.get("log_state") or "unknown")
 
 
 def _of_guest(reading: Reading, known: bool) -> Check:
@@ -108,7 +110,7 @@ def _guest_states(readings: Sequence[Reading], stated: Sequence[Reading], expect
     if stated:
         return [_state(one, expected, NOT_APPLICABLE, NOT_APPLICABLE) for one in stated]
     asked = of_kind(readings, *_STATE_KINDS)[:1]
-    return [could_not_check(STATE, one, _DONE_BY_HOST, "the state is not told", _REMEDY_ASK) for one in asked]
+    return [could_not_check(STATE, one, _DONE_BY_HOST, "the state is not reported", _REMEDY_ASK) for one in asked]
 
 
 def _together(checks: Sequence[Check]) -> str:
@@ -133,7 +135,7 @@ def _service(reading: Reading, by_systemd: bool) -> Check | None:
     data = reading.data
     unit: Mapping[str, Any] = data.get("unit") or {}
     if not reading.understood:
-        return could_not_check(SERVICE, reading, _RUNS, _some(reading.problems) or "nothing that can be read")
+        return could_not_check(SERVICE, reading, _RUNS, _some(reading.problems) or "nothing readable")
     cause = _cause(data)
     if unit.get("load") in ("not-found", "masked") and unit.get("active", "inactive") in ("inactive", "failed"):
         word = "not installed" if unit["load"] == "not-found" else "masked"
@@ -152,7 +154,7 @@ def _service(reading: Reading, by_systemd: bool) -> Check | None:
         return passed(SERVICE, reading, _RUNS, f"active{' (running)' if sub else ''}{at_boot}")
     found = f"{active} ({sub})" if sub else str(active)
     if unit.get("ended"):
-        found += f", its process ended: {unit['ended']}"
+        found += f", its process exited: {unit['ended']}"
     return failed(SERVICE, reading, _RUNS, f"the service is {found}{cause and f': {cause}'}", *_repair(data))
 
 
@@ -161,15 +163,15 @@ def _by_log(reading: Reading, cause: str, by_systemd: bool) -> Check | None:
     data = reading.data
     state = data.get("log_state")
     if state and by_systemd:
-        return could_not_check(SERVICE, reading, _RUNS, f"the last word of the log is: {state}")
+        return could_not_check(SERVICE, reading, _RUNS, f"the last state in the log: {state}")
     if state == "failed":
         return failed(SERVICE, reading, _RUNS, f"it failed: {cause or quoted(_last_error(data))}", *_repair(data))
     if state == "stopped":
-        return failed(SERVICE, reading, _RUNS, "it was stopped, as its log says", _REMEDY_START, _RESTART)
+        return failed(SERVICE, reading, _RUNS, "it was stopped, according to its log", _REMEDY_START, _RESTART)
     if state is None and {"version", "fabric"} & data.keys() and not reading.problems:
         return None
-    why = "the log tells of a start, not whether it still runs" if state else _some(reading.problems)
-    why = why or _last_error(data) or "the state of the service is not told"
+    why = "the log shows a start, not whether it still runs" if state else _some(reading.problems)
+    why = why or _last_error(data) or "the state of the service is not reported"
     return could_not_check(SERVICE, reading, _RUNS, why, "capture `systemctl status nvidia-fabricmanager`")
 
 
@@ -186,7 +188,7 @@ def _log(reading: Reading) -> Check | None:
     if not data.get("configured") and not data.get("serves"):
         return None
     harmless = [f"SXid {one['number']}, not fatal{_often(one)}" for one in data.get("sxids") or () if not one["fatal"]]
-    right = "switches configured" if data.get("configured") else "it answers the requests of GPUs"
+    right = "switches configured" if data.get("configured") else "it answers requests from the GPUs"
     return passed(LOG, reading, expected, _some([right, *harmless]))
 
 
@@ -205,7 +207,7 @@ def _cause(data: Mapping[str, Any]) -> str:
             return "its version is not the driver's"
         return f"its version {versions['fabric_manager']} is not the driver's {versions['driver']}"
     if data.get("wrong_topology"):
-        return "the NVSwitches that it found are not all that a system has"
+        return "it found fewer NVSwitches than a supported system has"
     return "it found no NVSwitch" if data.get("nothing_to_do") else ""
 
 
@@ -225,7 +227,7 @@ def _fatal_errors(managers: Sequence[Reading]) -> list[Check]:
         fatal = [one for one in reading.data.get("sxids") or [] if one["fatal"]]
         if fatal:
             found = _some([f"SXid {one['number']}{_often(one)}: {quoted(one['text'])}" for one in fatal])
-            remedy = "stop what uses the GPUs and reboot the host; have the NVSwitch board serviced when it comes again"
+            remedy = "stop what uses the GPUs and reboot the host; have the NVSwitch board serviced if it recurs"
             checks.append(failed(SXID, reading, "no fatal SXid", found, remedy))
     return checks
 
@@ -255,14 +257,14 @@ def _versions(managers: Sequence[Reading], driver: tuple[str, Reading] | None, e
             found = f"{own}; the driver is {driver[0]} ({driver[1].source or driver[1].kind})"
             checks.append(failed(VERSION, reading, _SAME, found, _REMEDY_VERSION))
         elif driver:
-            checks.append(passed(VERSION, reading, _SAME, f"{own}, as the driver"))
+            checks.append(passed(VERSION, reading, _SAME, f"{own}, same as the driver"))
         elif expected.driver and own != expected.driver:
             checks.append(failed(VERSION, reading, f"{expected.driver}, as pinned", str(own), _REMEDY_VERSION))
         else:
-            checks.append(could_not_check(VERSION, reading, _SAME, f"{own}; the driver's version is not told"))
+            checks.append(could_not_check(VERSION, reading, _SAME, f"{own}; the driver's version is unknown"))
     if managers and not told:
         garbled = [problem for one in managers for problem in one.problems if problem.startswith("the version")]
-        why = _some(garbled) or "the version of the fabric manager is not told"
+        why = _some(garbled) or "the version of the fabric manager is not reported"
         checks.append(could_not_check(VERSION, managers[0], _SAME, why, "capture `nv-fabricmanager --version`"))
     return checks
 
@@ -297,11 +299,11 @@ def _state(reading: Reading, expected: Expected, service: str, version: str) -> 
         name = f"GPU {gpu.get('index', place)}"
         state, status = gpu.get("fabric.state"), gpu.get("fabric.status")
         if not _has_state(gpu) or state is None:
-            unclear.append(f"{name}: the state is {'N/A' if _has_state(gpu) else 'not told'}")
+            unclear.append(f"{name}: the state is {'N/A' if _has_state(gpu) else 'not reported'}")
         elif _word(state) != "completed":
             wrong.append(f"{name}: {state}")
         elif status is None:
-            unclear.append(f"{name}: Completed, the status is not told")
+            unclear.append(f"{name}: Completed, the status is not reported")
         elif _word(status) != "success":
             wrong.append(f"{name}: Completed, {status}")
     if wrong:
@@ -314,7 +316,7 @@ def _state(reading: Reading, expected: Expected, service: str, version: str) -> 
     if version == FAIL:
         return failed(STATE, reading, _DONE, "Completed, but by a fabric manager of another version", _REMEDY_VERSION)
     if len(gpus) < expected.gpus or reading.data.get("complete") is False:
-        unclear.append(f"{len(gpus)} of {expected.gpus} GPUs are told")
+        unclear.append(f"{len(gpus)} of {expected.gpus} GPUs are shown")
     missing = [
         word
         for word, verdict in (("the service", service), ("the version", version))
@@ -322,7 +324,7 @@ def _state(reading: Reading, expected: Expected, service: str, version: str) -> 
     ]
     if missing and any(gpu.get("fabric.state") is not None for gpu in gpus):
         unclear.append(
-            f"Completed, but {' and '.join(missing)} of the fabric manager {'are' if missing[1:] else 'is'} not known"
+            f"Completed, but {' and '.join(missing)} of the fabric manager {'are' if missing[1:] else 'is'} unknown"
         )
     if unclear:
         return could_not_check(STATE, reading, done, _some(unclear), ask)

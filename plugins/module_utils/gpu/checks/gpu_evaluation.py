@@ -56,7 +56,7 @@ def evaluate_name(gpu: Gpu, expected: Expected) -> Finding:
     if _plain(name) == _plain(expected.gpu_name):
         return "right", expected.gpu_name
     if str(name).endswith("...") and _plain(expected.gpu_name).startswith(_plain(str(name)[:-3])):
-        return "untold", f"the name is shortened: {name}"
+        return "untold", f"the name is truncated: {name}"
     like = PRODUCTS.get(" ".join(str(name).split()).removeprefix("NVIDIA "))
     return "wrong", f"{name}" + (f" (this looks like {like})" if like else "")
 
@@ -73,7 +73,7 @@ def evaluate_memory(gpu: Gpu, expected: Expected) -> Finding:
     if expected.memory_mib is None:
         return "none", "shared with the host" if total is None else f"{total} MiB, shared with the host"
     if total is None:
-        return "wrong", "the driver tells of no memory (N/A)"
+        return "wrong", "the driver reports no memory (N/A)"
     right = abs(total - expected.memory_mib) <= expected.memory_mib * TOLERANCE
     return "right" if right else "wrong", f"{total} MiB"
 
@@ -96,14 +96,14 @@ def evaluate_ecc(gpu: Gpu, expected: Expected) -> Finding:
     if now == "untold":
         return _UNTOLD
     if now is None:
-        return ("none", "it has no ECC") if expected.unified else ("untold", "the driver tells of no ECC (N/A)")
+        return ("none", "it has no ECC") if expected.unified else ("untold", "the driver reports no ECC (N/A)")
     return "right", "on"
 
 
 def evaluate_ecc_errors(gpu: Gpu, expected: Expected) -> Finding:
     """There must be no uncorrectable errors since the driver was loaded; earlier ones are only mentioned."""
     for flag, words in (
-        (f"{AGGREGATE}.sram.thresholdexceeded", "too many SRAM errors over its life: the threshold is exceeded"),
+        (f"{AGGREGATE}.sram.thresholdexceeded", "too many SRAM errors over its lifetime: the threshold is exceeded"),
         ("ecc.unrepairable_memory", "memory that cannot be repaired"),
     ):
         if gpu.get(flag) is True:
@@ -113,10 +113,10 @@ def evaluate_ecc_errors(gpu: Gpu, expected: Expected) -> Finding:
         return "wrong", f"{since} uncorrectable since the driver was loaded"
     ever, ever_whole = _errors(gpu, AGGREGATE)
     if whole and since is not None:
-        return "right", f"0, and {ever} over its life" if ever else "0"
+        return "right", f"0, and {ever} over its lifetime" if ever else "0"
     if ever_whole and ever is not None and whole:
         # With MIG on, some drivers have no count since loading: then only the lifetime count of the board is left.
-        return ("wrong", f"{ever} uncorrectable over its life") if ever else ("right", "0 over its life")
+        return ("wrong", f"{ever} uncorrectable over its lifetime") if ever else ("right", "0 over its lifetime")
     if gpu.get("ecc.mode.current") is False and whole:
         return "none", "ECC is off"
     if expected.unified and (whole or gpu.get("ecc.mode.current", 0) is None):
@@ -145,31 +145,31 @@ def evaluate_remapped(gpu: Gpu, _expected: Expected) -> Finding:
     if isinstance(rows, int) and rows >= REMAPPED_MOST:
         return "wrong", f"{rows} rows remapped"
     if pending is True or gpu.get("retired_pages.pending") is True:
-        return "wrong", "a row waits for a reset to be remapped"
+        return "wrong", "a row remapping is pending until a reset"
     if gpu.get("ecc.channel_repair_pending") is True or gpu.get("ecc.tpc_repair_pending") is True:
-        return "wrong", "a repair waits for a reset"
+        return "wrong", "a repair is pending until a reset"
     if "untold" in (pending, failure):
         return _UNTOLD
     if pending is None and failure is None:
-        return "none", "it does not say (MIG is on)" if gpu.get("mig.mode.current") else "it remaps no rows"
+        return "none", "not reported (MIG is on)" if gpu.get("mig.mode.current") else "it does not remap rows"
     return ("untold", "") if None in (pending, failure) else ("right", "none waits, none failed")
 
 
 def evaluate_recovery(gpu: Gpu, _expected: Expected) -> Finding:
     """The driver must not ask for a reset or a reboot."""
     if gpu.get("reset_status.reset_required") is True or gpu.get("reset_status.drain_and_reset_recommended") is True:
-        return "wrong", "the driver wants a reset"
+        return "wrong", "the driver requires a reset"
     action = _switch(gpu, "gpu_recovery_action")
     if action == "untold":
         required = _switch(gpu, "reset_status.reset_required")
         return ("right", "no reset required") if required is False else _UNTOLD
     if action is None:
-        return "none", "it does not say"
+        return "none", "not reported"
     lowered = str(action).lower()
     if lowered == "none":
         return "right", "none"
     known = any(word in lowered for word in ("reset", "reboot", "drain", "replace", "rma"))
-    return ("wrong", f"the driver wants: {action}") if known else ("untold", f"the action is {action!r}")
+    return ("wrong", f"the driver requires: {action}") if known else ("untold", f"the action is {action!r}")
 
 
 def evaluate_throttle(gpu: Gpu, _expected: Expected) -> Finding:
@@ -180,12 +180,12 @@ def evaluate_throttle(gpu: Gpu, _expected: Expected) -> Finding:
     if isinstance(active, int):
         slowed += [name for bit, name in SLOWED.items() if active & bit and name not in slowed]
     if slowed:
-        return "wrong", "held down by " + ", ".join(slowed)
+        return "wrong", "slowed down by " + ", ".join(slowed)
     if isinstance(active, int):
         return ("untold", f"the reasons are {active:#x}") if active & ~_KNOWN_REASONS else ("right", f"{active:#x}")
     if "untold" in flags.values():
-        return ("none", "it does not say") if active is None else _UNTOLD
-    return ("none", "it does not say") if all(value is None for value in flags.values()) else ("right", "none")
+        return ("none", "not reported") if active is None else _UNTOLD
+    return ("none", "not reported") if all(value is None for value in flags.values()) else ("right", "none")
 
 
 def evaluate_persistence(gpu: Gpu, _expected: Expected) -> Finding:
@@ -219,7 +219,7 @@ def evaluate_power(gpu: Gpu, expected: Expected) -> Finding:
 def evaluate_pcie(gpu: Gpu, expected: Expected) -> Finding:
     """All lanes must be in use and, under load, the highest generation that both ends support."""
     if expected.unified:
-        return "none", "it is joined to its processor by other means"
+        return "none", "it is not connected to its CPU by PCIe"
     width, most = _switch(gpu, "pcie.link.width.current"), _switch(gpu, "pcie.link.width.max")
     now, best = gpu.get("pcie.link.gen.current"), gpu.get("pcie.link.gen.max")
     if isinstance(width, int) and width < WIDTH:
@@ -228,7 +228,7 @@ def evaluate_pcie(gpu: Gpu, expected: Expected) -> Finding:
         return "wrong", f"x{most} at most"
     # An idle GPU lowers the generation by itself; only one under load shows the real one.
     if now is not None and best is not None and now < best and (gpu.get("utilization.gpu") or 0) >= _BUSY:
-        return "wrong", f"generation {now} of {best} at work"
+        return "wrong", f"generation {now} of {best} under load"
     if not isinstance(width, int):
         return _UNTOLD
     return "right", f"x{width}" + (f", generation {best}" if best is not None else "")
@@ -241,4 +241,4 @@ def evaluate_temperature(gpu: Gpu, _expected: Expected) -> Finding:
         return "wrong", f"{left} C from the limit"
     if now == "untold":
         return _UNTOLD
-    return ("none", "it does not say") if now is None else ("right" if now < HOTTEST else "wrong", f"{now} C")
+    return ("none", "not reported") if now is None else ("right" if now < HOTTEST else "wrong", f"{now} C")

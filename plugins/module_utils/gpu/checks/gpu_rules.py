@@ -54,25 +54,27 @@ RULES: tuple[Rule, ...] = (
         ("name",),
         lambda expected: expected.gpu_name,
         evaluate_name,
-        "name the profile of this machine, or find out why it has another GPU",
+        "use this machine's profile, or find out why it has another GPU",
         always=("smi-q", "smi-xml", "smi-table", "smi-list"),
     ),
     Rule(
         "gpu.memory",
         ("memory.total",),
         lambda expected: (
-            f"{expected.memory_mib} MiB, within 1 %" if expected.memory_mib else "no figure: memory is the host's"
+            f"{expected.memory_mib} MiB, within 1 %"
+            if expected.memory_mib
+            else "not checked: the memory is shared with the host"
         ),
         evaluate_memory,
-        "look whether this is the board that the profile is for; a GPU with less memory than its kind has a fault",
+        "check whether this is the board that the profile is for; a GPU with less memory than its kind is faulty",
     ),
     Rule(
         "gpu.mig",
         ("mig.mode.current", "mig.mode.pending"),
         lambda _: "MIG off",
         evaluate_mig,
-        "turn MIG off with `nvidia-smi -mig 0` once nobody uses the partitions, and reset the GPU: with MIG no GPU can "
-        "work with another one",
+        "turn MIG off with `nvidia-smi -mig 0` once the partitions are unused, and reset the GPU: with MIG, GPUs "
+        "cannot work together",
     ),
     Rule(
         "gpu.ecc",
@@ -87,29 +89,29 @@ RULES: tuple[Rule, ...] = (
         tuple(f"{when}.{what}" for when in (VOLATILE, AGGREGATE) for what in ("total", "dram", "sram", "sram.parity")),
         lambda expected: "no uncorrectable errors" if not expected.unified else "no ECC to count errors",
         evaluate_ecc_errors,
-        "drain the host and reset the GPU; when errors come again, run `dcgmi diag -r 3` and have the board replaced",
+        "drain the host and reset the GPU; if errors recur, run `dcgmi diag -r 3` and have the board replaced",
     ),
     Rule(
         "gpu.remapped_rows",
         ("remapped_rows.pending", "remapped_rows.failure"),
-        lambda _: f"no row waits to be remapped, none failed, fewer than {REMAPPED_MOST}",
+        lambda _: f"no row remapping pending or failed, fewer than {REMAPPED_MOST} rows remapped",
         evaluate_remapped,
-        "drain the host and reset the GPU so that the row is remapped; have a board replaced where remapping failed",
+        "drain the host and reset the GPU so that the row is remapped; have the board replaced if remapping failed",
     ),
     Rule(
         "gpu.recovery",
         ("gpu_recovery_action", "reset_status.reset_required"),
-        lambda _: "the driver wants nothing done",
+        lambda _: "no recovery action required by the driver",
         evaluate_recovery,
-        "drain the host, then do what the driver asks for: reset the GPU (`nvidia-smi --gpu-reset -i N`) or reboot",
+        "drain the host, then do what the driver requires: reset the GPU (`nvidia-smi --gpu-reset -i N`) or reboot",
         always=(),
     ),
     Rule(
         "gpu.throttle",
         ("clocks_event_reasons.active", *(f"clocks_event_reasons.{name}" for name in SLOWED.values())),
-        lambda _: "clocks not held down by heat or a power brake",
+        lambda _: "clocks not slowed down by heat or a power brake",
         evaluate_throttle,
-        "look at fans, inlet temperature and power supplies; a GPU that is held down slows down all others",
+        "check fans, inlet temperature and power supplies; a slow GPU slows down all others",
     ),
     Rule(
         "gpu.persistence",
@@ -124,7 +126,7 @@ RULES: tuple[Rule, ...] = (
         ("compute_mode",),
         lambda _: "compute mode Default",
         evaluate_compute_mode,
-        "set the compute mode back: an engine opens a GPU from several processes",
+        "restore the compute mode: an engine opens a GPU from several processes",
         lambda _: "nvidia-smi -c 0",
     ),
     Rule(
@@ -140,13 +142,13 @@ RULES: tuple[Rule, ...] = (
         ("pcie.link.width.current", "pcie.link.width.max"),
         lambda expected: f"PCIe x{WIDTH}" if not expected.unified else "no PCIe link to evaluate",
         evaluate_pcie,
-        "reseat the board and look at riser and slot; in a virtual machine, at how the GPU is passed through",
+        "reseat the board and check riser and slot; in a virtual machine, check how the GPU is passed through",
     ),
     Rule(
         "gpu.temperature",
         ("temperature.gpu", "temperature.gpu.tlimit"),
         lambda _: f"below {HOTTEST} C",
         evaluate_temperature,
-        "look at fans and inlet temperature",
+        "check fans and inlet temperature",
     ),
 )

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _REMEDIES = (
-    ("version mismatch", "reboot the host: the loaded module is not the one that is installed"),
+    ("version mismatch", "reboot the host: the loaded module is not the installed one"),
     (
         "couldn't communicate",
         "load the module (`modprobe nvidia`) and see in `dmesg` why it is not loaded; after a change of driver, reboot",
     ),
     (
         "failed to initialize nvml: unknown error",
-        "start the container again if it is one (systemd can take its GPUs away), else look for Xid in `dmesg`",
+        "in a container, restart it (systemd can take its GPUs away), else look for Xid in `dmesg`",
     ),
-    ("driver not loaded", "load the module (`modprobe nvidia`) and see in `dmesg` why it is not loaded"),
+    ("driver not loaded", "load the module (`modprobe nvidia`) and check `dmesg` for why it is not loaded"),
     (
         "requires reset",
         "drain the host, reset the GPU (`nvidia-smi --gpu-reset -i N`) or reboot, and look for Xid in `dmesg`",
@@ -31,10 +31,10 @@ _REMEDIES = (
     ("gave no answer", "look for Xid 119 and processes in state D, take the host out of service and reboot it"),
     ("no answer within", "look for Xid 119 and processes in state D, take the host out of service and reboot it"),
     ("timed out", "look for Xid 119 and processes in state D, take the host out of service and reboot it"),
-    ("access blocked", "look at how the GPU is passed through to this virtual machine"),
+    ("access blocked", "check how the GPU is passed through to this virtual machine"),
 )
 _LOST = (
-    "boot the host cold; when the GPU does not come back, look for Xid 79 in `dmesg`, reseat the board, "
+    "boot the host cold; if the GPU does not come back, look for Xid 79 in `dmesg`, reseat the board, "
     "and have it replaced"
 )
 

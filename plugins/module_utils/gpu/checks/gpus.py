@@ -82,7 +82,7 @@ def _count(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Iterato
     shown, listed = _distinct(gpus), reading.data.get("listed")
     remedy = (
         "compare with `lspci -d 10de:` and look for Xid in `dmesg`: a GPU that the bus has and the driver lacks "
-        "needs a cold boot; where there never were more, name the profile that this machine is"
+        "needs a cold boot; if there never were more, use this machine's profile"
     )
     attached = shown if listed is None else listed
     trouble = " ".join(reading.data.get("trouble") or ())
@@ -95,7 +95,7 @@ def _count(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Iterato
         yield could_not_check("gpu.count", reading, wanted, _why(reading, f"only {_counted(shown, 'GPU')} shown"))
     elif listed is None and reading.data.get("torn"):
         # Two pieces of one row look like two GPUs.
-        yield could_not_check("gpu.count", reading, wanted, _why(reading, "not every row is whole"))
+        yield could_not_check("gpu.count", reading, wanted, _why(reading, "some rows are incomplete"))
     elif attached != expected.gpus:
         yield failed("gpu.count", reading, wanted, _counted(attached, "GPU"), remedy)
     elif shown < attached:
@@ -137,7 +137,9 @@ def _answer(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Iterat
             short = f"{_counted(_distinct(gpus), 'GPU')} of {expected.gpus} answered"
         if short or reading.problems:
             # The part that was not understood may be the complaint.
-            yield could_not_check("gpu.answer", reading, wanted, _why(reading, short or "not all was understood"))
+            yield could_not_check(
+                "gpu.answer", reading, wanted, _why(reading, short or "not all lines were understood")
+            )
         else:
             yield passed("gpu.answer", reading, wanted, f"{_counted(_distinct(gpus), 'GPU')} answered")
 
@@ -160,7 +162,7 @@ def _evaluated(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expe
         # On a product other than the profile's, the profile's settings may not apply.
         meant = all(evaluate_name(gpu, expected)[0] != "wrong" for gpu in gpus)
         return failed(name, reading, wanted, _some(wrong), rule.remedy, rule.command(expected) if meant else None)
-    untold = [f"{who}: {words or 'not told'}" for who, verdict, words in found if verdict == "untold"]
+    untold = [f"{who}: {words or 'not reported'}" for who, verdict, words in found if verdict == "untold"]
     if untold:
         about = [line for line in reading.problems if any(field in line for field in rule.fields)] or list(
             reading.problems
@@ -172,17 +174,17 @@ def _evaluated(rule: Rule, reading: Reading, gpus: Sequence[Gpu], expected: Expe
     silent = [f"{who}: {words}, unlike the others" for who, verdict, words in found if verdict == "none"]
     if silent:
         # GPUs of one host are of one kind: one that reports nothing while the others do may have a fault.
-        return could_not_check(name, reading, wanted, _some(silent), "look at that GPU with `nvidia-smi -q -i N`")
+        return could_not_check(name, reading, wanted, _some(silent), "inspect that GPU with `nvidia-smi -q -i N`")
     short = _shortfall(reading, gpus, expected)
     if short:
-        return could_not_check(name, reading, wanted, _why(reading, f"{short}, those are right"))
+        return could_not_check(name, reading, wanted, _why(reading, f"{short}, those pass"))
     told = words[0] if len(words) == 1 else "right"
     return passed(name, reading, wanted, f"{told} on each of {len(found)} GPUs" if len(found) > 1 else told)
 
 
 def _reset(reading: Reading) -> Check:
     lines = [line for line in reading.data.get("trouble") or () if wants_reset(line)]
-    return failed("gpu.recovery", reading, "the driver wants nothing done", _some(lines), remedy_for(lines))
+    return failed("gpu.recovery", reading, "no recovery action required by the driver", _some(lines), remedy_for(lines))
 
 
 def _mig_devices(reading: Reading) -> Check:
@@ -200,7 +202,7 @@ def _firmware(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Iter
         f"{label(dict(gpu))}: checksum wrong" for gpu in gpus if gpu.get("inforom.checksum_validation") is False
     ]
     if corrupted:
-        remedy = "reset the GPU; when the InfoROM stays corrupted, have the board replaced"
+        remedy = "reset the GPU; if the InfoROM stays corrupted, have the board replaced"
         yield failed("gpu.firmware", reading, wanted, _some(corrupted), remedy)
         return
     asked = [
@@ -212,12 +214,14 @@ def _firmware(reading: Reading, gpus: Sequence[Gpu], expected: Expected) -> Iter
     mixed = [f"{name} is {' and '.join(sorted(found))}" for name, found in versions.items() if len(found) > 1]
     untold = [name for name in asked if any(name not in gpu for gpu in gpus)]
     if mixed:
-        remedy = "find the board that was exchanged, and bring all boards to one release with the vendor's tool"
+        remedy = "find the board that was replaced, and update all boards to one release with the vendor's tool"
         yield failed("gpu.firmware", reading, wanted, "; ".join(mixed), remedy)
     elif untold:
-        yield could_not_check("gpu.firmware", reading, wanted, _why(reading, f"{untold[0]} is not told for every GPU"))
+        yield could_not_check(
+            "gpu.firmware", reading, wanted, _why(reading, f"{untold[0]} is not reported for every GPU")
+        )
     elif not any(versions.values()):
-        yield not_applicable("gpu.firmware", reading, wanted, "it does not say")
+        yield not_applicable("gpu.firmware", reading, wanted, "not reported")
     elif short := _shortfall(reading, gpus, expected):
         yield could_not_check("gpu.firmware", reading, wanted, short)
     else:
@@ -230,20 +234,18 @@ def _processes(reading: Reading) -> Iterator[Check]:
     wanted = "no process computes on a GPU"
     if listed is None:
         if reading.kind in ("smi-table", "smi-xml") and reading.data.get("gpus"):
-            yield could_not_check(
-                "gpu.processes", reading, wanted, _why(reading, "the processes are not told to the end")
-            )
+            yield could_not_check("gpu.processes", reading, wanted, _why(reading, "the process list is incomplete"))
         return
     busy = [one for one in listed if "C" in str(one.get("type") or "C").upper()]
     words = [f"GPU {one.get('gpu')}: {one.get('name') or '?'} ({one.get('pid')})" for one in busy]
     if busy and all(_ENGINE.search(str(one.get("name") or "")) for one in busy):
         # This is fine while the model is served, and left over from a crash otherwise; a capture does not show which.
-        remedy = "when no model is served there, end them: they are left over and hold the memory"
+        remedy = "if no model is served there, kill them: they are left over and hold the memory"
         yield could_not_check("gpu.processes", reading, wanted, f"it may be the engine: {_some(words)}", remedy)
     elif busy:
         yield failed("gpu.processes", reading, wanted, _some(words), "stop these processes before the model is served")
     else:
-        more = f", {len(listed)} draw on a screen" if listed else ""
+        more = f", {len(listed)} only draw on a screen" if listed else ""
         yield passed("gpu.processes", reading, wanted, f"none{more}")
 
 

@@ -28,9 +28,9 @@ _NO_SXID = "no fatal SXid"
 _ALL_LANES = "every GPU and fabric port with all its PCIe lanes"
 _FEW_LOSSES = f"no port that loses its link more than {MOST_LOSSES_A_DAY} times a day, or stays down"
 _REMEDY_LOG = "capture the log from the boot on, unfiltered (`journalctl -k -b`, or `dmesg` as root)"
-_REMEDY_SXID = "stop what uses the GPUs and reboot the host; have the NVSwitch board serviced when it comes again"
+_REMEDY_SXID = "stop what uses the GPUs and reboot the host; have the NVSwitch board serviced if it recurs"
 _REMEDY_PCIE = "reseat the card and its riser, and check the slot's width and generation in the BIOS"
-_REMEDY_FLAPS = "clean or replace the cable and its optics, and look at the switch's port"
+_REMEDY_FLAPS = "clean or replace the cable and its optics, and check the switch port"
 _FAULT_WORDS = {
     "lost": ("the GPU is lost", REBOOT),
     "init": ("the driver could not initialise the GPU", RESET),
@@ -49,7 +49,7 @@ def check_kernel(readings: Sequence[Reading], expected: Expected) -> list[Check]
 
 def _log_checks(reading: Reading, expected: Expected) -> list[Check]:
     if not reading.understood:
-        why = "; ".join(reading.problems[:_NAMED]) or "no line of a log is in the text"
+        why = "; ".join(reading.problems[:_NAMED]) or "the text has no log lines"
         return [could_not_check(XID, reading, _NO_FAULT, why, _REMEDY_LOG)]
     return [
         _xid(reading),
@@ -71,10 +71,10 @@ def _cannot_show(reading: Reading, lets_through: re.Pattern[str], driver: str) -
     if told and not lets_through.search(told):
         return f"the log is filtered by {quoted(told)}"
     if not data.get("kernel_lines"):
-        return "no line of the kernel is in the log"
+        return "the log has no kernel lines"
     if told or any(data.get(key) for key in ("from_boot", "from_load", "varied", driver)):
         return ""
-    return f"only {_lines(data['kernel_lines'])}, none by the driver that would tell"
+    return f"only {_lines(data['kernel_lines'])}, none from the driver that would report it"
 
 
 def _lines(count: int) -> str:
@@ -113,7 +113,7 @@ def _xid(reading: Reading) -> Check:
             wrong.append(sentence)
             remedies.append(known.remedy)
         else:
-            note = "a program's" if known.severity == APPLICATION else "to be watched"
+            note = "an application error" if known.severity == APPLICATION else "watch for recurrence"
             harmless.append(f"{sentence}: {note}")
     for event in reversed(reading.data.get("faults") or []):
         if event["what"] == MISMATCH:
@@ -127,7 +127,7 @@ def _xid(reading: Reading) -> Check:
         return failed(XID, reading, _NO_FAULT, _some(wrong), "; ".join(list(dict.fromkeys(remedies))[:2]))
     if unknown:
         return could_not_check(
-            XID, reading, _NO_FAULT, _some(unknown), "look the number up in NVIDIA's list of Xid errors"
+            XID, reading, _NO_FAULT, _some(unknown), "look up the number in NVIDIA's list of Xid errors"
         )
     doubts = _doubts(reading, "xid", "refused")
     why = _some(doubts) or _cannot_show(reading, _LETS_XID, "nvidia")
@@ -158,8 +158,8 @@ def _sxid(reading: Reading, expected: Expected) -> Check:
 def _mismatch(reading: Reading) -> list[Check]:
     """Report the driver's own messages that a program used a library of another release."""
     told = [one for one in reading.data.get("faults") or [] if one["what"] == MISMATCH]
-    wanted = "module, library and tool of one version"
-    remedy = "reboot the host, so that the module that is installed is the one that is loaded"
+    wanted = "module, library and tool have the same version"
+    remedy = "reboot the host to load the installed module"
     return [failed("driver.match", reading, wanted, f"{quoted(one['text'])}{_times(one)}", remedy) for one in told]
 
 
@@ -181,7 +181,7 @@ def _pcie(reading: Reading, expected: Expected) -> list[Check]:
         asleep = (
             one["width"] == one["capable_width"] and one["gt_s"] <= _IDLE_GT_S and not one["driver"].startswith("mlx")
         )
-        (unclear if asleep else wrong).append(f"{sentence} (it may save power)" if asleep else sentence)
+        (unclear if asleep else wrong).append(f"{sentence} (it may be saving power)" if asleep else sentence)
     if wrong:
         return [failed(PCIE, reading, _ALL_LANES, _some(wrong), _REMEDY_PCIE)]
     if unclear:

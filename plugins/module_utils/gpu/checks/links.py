@@ -31,8 +31,8 @@ _NAMED = 8
 _RESTART = "systemctl restart nvidia-fabricmanager"
 _REMEDY_ALL = "start the fabric manager of the driver's version; without it no GPU has NVLink"
 _REMEDY_ALL_MESH = "reboot the host; in a virtual machine have NVLink passed through, or use a profile without NVLink"
-_REMEDY_SOME = "stop what uses the GPUs, reset them or reboot; have the board serviced when the link stays down"
-_REMEDY_SLOW = "stop what uses the GPUs, reset them or reboot, so that the links are trained again"
+_REMEDY_SOME = "stop what uses the GPUs, reset them or reboot; have the board serviced if the link stays down"
+_REMEDY_SLOW = "stop what uses the GPUs, reset them or reboot, to retrain the links"
 _REMEDY_ERRORS = (
     "reset the GPUs or reboot, read the counters again under load, and have the board serviced if they grow"
 )
@@ -64,11 +64,11 @@ def _reading_checks(reading: Reading, expected: Expected) -> list[Check]:
     wanted = _wanted(expected)
     checks = [*_answer(reading), *_names(reading, gpus, expected), *_mig(reading, gpus)]
     if not reading.understood:
-        return [could_not_check(LINKS, reading, wanted, _some(list(reading.problems)) or "nothing that can be read")]
+        return [could_not_check(LINKS, reading, wanted, _some(list(reading.problems)) or "nothing readable")]
     if not expected.has_nvlink:
         return [*checks, *_without_nvlink(reading, gpus, expected)]
     if not gpus:
-        why = _some([*map(quoted, reading.data.get("trouble", ())), *reading.problems]) or "no GPU is in the text"
+        why = _some([*map(quoted, reading.data.get("trouble", ())), *reading.problems]) or "the text shows no GPU"
         return [*checks, could_not_check(LINKS, reading, wanted, why)]
     shows = reading.data.get("shows", ())
     if STATUS in shows:
@@ -76,7 +76,7 @@ def _reading_checks(reading: Reading, expected: Expected) -> list[Check]:
     if ERRORS in shows:
         checks.append(_errors(reading, gpus, expected))
     if STATUS not in shows and ERRORS not in shows:
-        why = _some(list(reading.problems)) or "neither the state nor the errors of a link are in the text"
+        why = _some(list(reading.problems)) or "the text shows neither the state nor the errors of a link"
         checks.append(could_not_check(LINKS, reading, wanted, why))
     return [*checks, *_gpus(reading, gpus, expected)]
 
@@ -140,7 +140,7 @@ def _without_nvlink(reading: Reading, gpus: Sequence[Mapping[str, Any]], expecte
         return [failed(LINKS, reading, _wanted(expected), found, _REMEDY_OTHER)]
     if not gpus and not reading.data.get("silent"):
         return []
-    told = "active links that one GPU has no use for" if active else "no active link"
+    told = "active links, which a single GPU does not use" if active else "no active link"
     checks = [not_applicable(LINKS, reading, _wanted(expected), told)]
     if gpus:
         checks += _gpus(reading, gpus, expected)
@@ -236,11 +236,11 @@ def _other_board(gpus: Sequence[Mapping[str, Any]], expected: Expected) -> list[
 def _evaluate_links(gpu: Mapping[str, Any], expected: Expected, found: _Found, board_told: bool) -> None:
     label, count = _label(gpu), expected.links_per_gpu or 0
     if gpu.get("mig"):
-        found.unclear.append(f"{label} does not tell of its links, as MIG is on")
+        found.unclear.append(f"{label} does not report its links, as MIG is on")
         return
     shown = {int(link) for link in gpu.get("links") or {}}
     if gpu.get("supported") is False:
-        found.wrong.append(f"{label} says that it has no NVLink")
+        found.wrong.append(f"{label} reports that it has no NVLink")
         return
     if gpu.get("all_inactive"):
         found.wrong.append(f"{label}: all links are inactive")

@@ -82,7 +82,7 @@ def _state(ports: _Ports) -> Check:
     doubts = [one for one in (*ports.problems, *ports.conflicts) if "Mb/s" not in one and "speed" not in one]
     untold = [row for row in ports.rows if is_up(row) is None]
     if untold:
-        doubts.append(f"whether {_names(untold)} has a link is not told")
+        doubts.append(f"unknown whether {_names(untold)} has a link")
     doubts += [
         f"{name_of(row)} is ACTIVE by one tool and without a link by another"
         for row in ports.rows
@@ -100,7 +100,7 @@ def _find_dark(rows: Sequence[Row], fabric: FabricExpected) -> Iterator[dict[str
     """Find ports without a link. One that may only lack its cable is reported too, as only the operator knows."""
     for one in _find_down(rows, fabric):
         if one["id"] == "port.down" and one["level"] != WRONG:
-            remedy = "check cable and switch port; one that has no cable on purpose is right, and only you know which"
+            remedy = "check cable and switch port; a port without a cable on purpose is fine, and only you know which"
             found = str(one["found"]).partition(": normal")[0] + ", while others are up"
             yield {**one, "level": WRONG, "found": found, "remedy": remedy}
         else:
@@ -114,7 +114,7 @@ def _halves_not_shown(ports: _Ports) -> Iterator[str]:
     shown = {pci_path(row["netdev"]) or pci_path(row["device"]) for row in ports.rows}
     places = {place for row in ports.rows if (place := cage(row))}
     if not places:
-        yield f"{_names(ports.rows)}: these names do not tell which halves of which cage they are"
+        yield f"{_names(ports.rows)}: these names do not show which half of which cage each port is"
     for port in ports.fabric.ports:
         place = cage({"netdev": port, "device": None})
         if place and pci_path(port) not in shown and (place[0], 1 - place[1]) in places:
@@ -131,9 +131,9 @@ def _speed(ports: _Ports) -> Check | None:
     doubts = [problem for problem in ports.problems if "Mb/s" in problem or "cut off" in problem]
     doubts += [conflict for conflict in ports.conflicts if "speed" in conflict]
     if silent and any(one.kind in _TELLS_SPEED for one in ports.readings):
-        doubts.append(f"the speed of {_names(silent)} is not told")
+        doubts.append(f"the speed of {_names(silent)} is not reported")
     if not told:
-        doubts.append("no port is up whose speed is told")
+        doubts.append("no port with a reported speed is up")
     elif wanted is None and len(told) == 1:
         doubts.append(f"{name_of(told[0])} is at {speed_of(told[0])} Mb/s, and the profile names no speed")
     notes = [one for one in _find_speed(ports.rows, ports.fabric) if one["level"] != WRONG]
@@ -155,7 +155,7 @@ def _layer(ports: _Ports) -> Check | None:
         return ports.check("port.layer", FAIL, ports.layer, observed, remedy)
     silent = [row for row in ports.up if row not in told]
     if silent and len(ports.readings) == 1:
-        why = f"the link layer of {_names(silent)} is not told"
+        why = f"the link layer of {_names(silent)} is not reported"
         return ports.check("port.layer", COULD_NOT_CHECK, ports.layer, why)
     return ports.check("port.layer", PASS, ports.layer, f"{ports.layer} on {_names(told)}")
 
@@ -165,7 +165,7 @@ def _mtu(ports: _Ports) -> Check | None:
     if not told and not any(row["mtu"] is not None and row["mtu"] < 4200 for row in ports.up if row["device"]):
         return None
     silent = [row for row in ports.up if row["device"] and row["active_mtu"] is None]
-    doubts = [f"the RDMA MTU of {_names(silent)} is not told"] if silent else []
+    doubts = [f"the RDMA MTU of {_names(silent)} is not reported"] if silent else []
     return ports.evaluated("port.mtu", _find_mtu, "RDMA MTU 4096", doubts, f"4096 on {_names(told)}")
 
 
@@ -174,7 +174,7 @@ def _firmware(ports: _Ports) -> Check | None:
     if len(told) < 2:
         return None
     silent = [row for row in ports.rows if row["device"] and not row["firmware"]]
-    doubts = [f"the firmware of {_names(silent)} is not told"] if silent else []
+    doubts = [f"the firmware of {_names(silent)} is not reported"] if silent else []
     doubts += [problem for problem in ports.problems if "cut off" in problem]
     versions = ", ".join(dict.fromkeys(str(row["firmware"]) for row in told))
-    return ports.evaluated("port.firmware", _find_firmware, "one firmware a generation of cards", doubts, versions)
+    return ports.evaluated("port.firmware", _find_firmware, "one firmware per generation of cards", doubts, versions)

@@ -40,7 +40,7 @@ def _doubt(reading: Reading, otherwise: str) -> str:
 def _ray(reading: Reading, expected: Expected) -> Iterator[Check]:
     data = reading.data
     if data.get("trouble") and "nodes" not in data:
-        remedy = "start Ray on this host and look into its log (`journalctl -u firstlight-ray`)"
+        remedy = "start Ray on this host and check its log (`journalctl -u firstlight-ray`)"
         yield failed("ray.nodes", reading, "a Ray cluster that answers", quoted(data["trouble"][-1]), remedy)
         return
     if not data.get("nodes") and "active" not in data:
@@ -54,9 +54,9 @@ def _ray(reading: Reading, expected: Expected) -> Iterator[Check]:
         "ray.failures",
         "failures",
         "no recent failures",
-        "look into the log of the node that is named, and that it has the same image and token",
+        "check the log of the named node, and that it has the same image and token",
     )
-    yield _listed(reading, "ray.pending", "pending", "no pending nodes", "wait for them, or look into their logs")
+    yield _listed(reading, "ray.pending", "pending", "no pending nodes", "wait for them, or check their logs")
     yield _listed(
         reading,
         "ray.demands",
@@ -75,7 +75,7 @@ def _ray_nodes(reading: Reading) -> Check:
         return failed("ray.nodes", reading, "active nodes", "none is active", remedy)
     if "resources" not in reading.data and "failures" not in reading.data and "pending" not in reading.data:
         return could_not_check(
-            "ray.nodes", reading, "a whole list of nodes", f"{_count(nodes, 'node')}, then the text ends", _RAY_AGAIN
+            "ray.nodes", reading, "a complete list of nodes", f"{_count(nodes, 'node')}, then the text ends", _RAY_AGAIN
         )
     return passed("ray.nodes", reading, "active nodes", f"{_count(nodes, 'node')} active")
 
@@ -83,7 +83,7 @@ def _ray_nodes(reading: Reading) -> Check:
 def _ray_gpus(reading: Reading, expected: Expected) -> Check:
     """Each node must have contributed the GPUs of the profile. This output does not show which node lacks some."""
     nodes = reading.data["nodes"]
-    wanted = f"{_count(expected.gpus, 'GPU')} a node"
+    wanted = f"{_count(expected.gpus, 'GPU')} per node"
     gpus = (reading.data.get("resources") or {}).get("GPU")
     if gpus is None:
         complete = "object_store_memory" in (reading.data.get("resources") or {})
@@ -96,9 +96,9 @@ def _ray_gpus(reading: Reading, expected: Expected) -> Check:
     if nodes and total == nodes * expected.gpus:
         return passed("ray.gpus", reading, wanted, observed)
     if nodes > 1 and total == (nodes - 1) * expected.gpus:
-        why = f"{observed}: one node brought none, which is right only for a head without GPUs"
-        return could_not_check("ray.gpus", reading, wanted, why, "look at each node's GPUs with `ray status -v`")
-    remedy = "look at each node's GPUs with `ray status -v`, then at `nvidia-smi -L` of the one that lacks some"
+        why = f"{observed}: one node has none, which is correct only for a head without GPUs"
+        return could_not_check("ray.gpus", reading, wanted, why, "check each node's GPUs with `ray status -v`")
+    remedy = "check each node's GPUs with `ray status -v`, then at `nvidia-smi -L` of the one that lacks some"
     return failed("ray.gpus", reading, wanted, observed, remedy)
 
 
@@ -115,11 +115,11 @@ def _listed(reading: Reading, name: str, section: str, expected: str, remedy: st
 def _vllm(reading: Reading) -> Iterator[Check]:
     data = reading.data
     if data.get("trouble"):
-        remedy = "start the server and look into its log (`journalctl -u firstlight-server`)"
+        remedy = "start the server and check its log (`journalctl -u firstlight-server`)"
         yield failed("vllm.answer", reading, "a page of metrics", quoted(data["trouble"][0]), remedy)
         return
     if not reading.understood:
-        why = _doubt(reading, "no metric of vLLM")
+        why = _doubt(reading, "no vLLM metric")
         yield could_not_check("vllm.answer", reading, "vLLM's page of metrics", why, _METRICS_AGAIN)
         return
     yield _queue(reading)
@@ -149,7 +149,7 @@ def _queue(reading: Reading) -> Check:
         return _missing("vllm.queue", reading, expected, "num_requests_waiting", "num_requests_running")
     observed = f"{data['running']} running, {data['waiting']} waiting"
     if data["waiting"] > data["running"]:
-        remedy = "send less, or add servers; with nothing running, look into the server's log"
+        remedy = "send fewer requests, or add servers; if nothing is running, check the server's log"
         return failed("vllm.queue", reading, expected, observed, remedy)
     return passed("vllm.queue", reading, expected, observed)
 
@@ -160,7 +160,7 @@ def _kv_cache(reading: Reading) -> Check:
     if usage is None or not 0 <= usage <= 1:
         return _missing("vllm.kv_cache", reading, expected, "cache_usage_perc")
     if usage >= KV_CACHE_FULL:
-        remedy = "lower max_model_len or the number of sequences, use an FP8 KV cache, or send less"
+        remedy = "lower max_model_len or the number of sequences, use an FP8 KV cache, or send fewer requests"
         return failed("vllm.kv_cache", reading, expected, f"{usage:.1%} in use", remedy)
     return passed("vllm.kv_cache", reading, expected, f"{usage:.1%} in use")
 

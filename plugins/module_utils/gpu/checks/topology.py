@@ -56,7 +56,7 @@ def _gpus(count: int) -> str:
 
 def _between(expected: Expected) -> str:
     return (
-        f"{' or '.join(expected.pairs)} between every two GPUs" if expected.pairs else "the way between every two GPUs"
+        f"{' or '.join(expected.pairs)} between every two GPUs" if expected.pairs else "the path between every two GPUs"
     )
 
 
@@ -71,7 +71,7 @@ def _count(reading: Reading, expected: Expected) -> Check:
         return passed(COUNT, reading, _gpus(expected.gpus), _gpus(seen))
     remedy = (
         "look for GPUs that fell off the bus (Xid 79 in the kernel's log, `lspci -d 10de:`), then restart the host; "
-        "where it never had more, choose its own profile"
+        "if it never had more, choose its own profile"
     )
     if seen > expected.gpus:
         remedy = "choose the hardware profile that has as many GPUs as the host"
@@ -87,10 +87,10 @@ def _pairs(reading: Reading, expected: Expected) -> Check:
     if expected.gpus == 1 and len(gpus) == 1:
         return not_applicable(PAIRS, reading, "nothing, as there is one GPU", "one GPU")
     if topo["pci_only"]:
-        why = "the matrix of `nvidia-smi topo -mp`, which leaves NVLink out"
+        why = "the matrix of `nvidia-smi topo -mp`, which omits NVLink"
         return could_not_check(PAIRS, reading, _between(expected), why, "capture `nvidia-smi topo -m`")
     if not expected.pairs:
-        why = f"{_gpus(len(gpus))}, and the profile {expected.profile} does not say how they reach each other"
+        why = f"{_gpus(len(gpus))}, and the profile {expected.profile} does not say how they are connected"
         return could_not_check(PAIRS, reading, _between(expected), why, "choose the profile of this hardware")
     ways = {pair: way(topo, *pair) for pair in pairs_of(gpus)}
     wrong = {pair: word for pair, word in ways.items() if word and word not in expected.pairs}
@@ -132,7 +132,9 @@ def _found(wrong: Mapping[Pair, str], gpus: Sequence[str]) -> str:
     if len(wrong) == every:
         only = next(iter(counts))
         each = ", ".join(f"{_number(count)} {word} ({meaning(word)})" for word, count in sorted(counts.items()))
-        return f"{only} ({meaning(only)}) between every two GPUs" if len(counts) == 1 else f"no pair is right: {each}"
+        return (
+            f"{only} ({meaning(only)}) between every two GPUs" if len(counts) == 1 else f"all pairs are wrong: {each}"
+        )
     left = dict(wrong)
     parts = []
     for gpu in gpus:
@@ -153,7 +155,7 @@ def _remedy(wrong: Mapping[Pair, str], every: int, expected: Expected) -> str:
     """The remedy for the most likely cause."""
     words = set(wrong.values())
     if not expected.has_nvlink:
-        return "choose the profile of this hardware: GPUs joined by NVLink, as with a bridge or on a board, are another"
+        return "choose the profile of this hardware: GPUs connected by NVLink, on a board or by a bridge, need another"
     if len(wrong) == every and not any(is_nvlink(word) for word in words):
         if expected.fabric_by_host:
             return f"{ACTIVATE}; for PCIe cards choose their profile (h100-pcie)"
@@ -166,11 +168,11 @@ def _remedy(wrong: Mapping[Pair, str], every: int, expected: Expected) -> str:
         word = next(iter(words))
         like = looks_like(word)
         if like:
-            return f"choose the profile of this hardware: it looks like {like}; else look at `nvidia-smi nvlink -s`"
+            return f"choose the profile of this hardware: it looks like {like}; else check `nvidia-smi nvlink -s`"
     gpus = Counter(gpu for pair in wrong for gpu in pair)
     worst = max(gpus, key=lambda gpu: (gpus[gpu], gpu))
     return (
-        f"see with `nvidia-smi nvlink -s -i {worst[3:]}` which links are down, stop what runs and restart the host; "
+        f"see with `nvidia-smi nvlink -s -i {worst[3:]}` which links are down, stop the workload and restart the host; "
         "if they stay down, the board needs service"
     )
 
@@ -179,7 +181,7 @@ def _remedy(wrong: Mapping[Pair, str], every: int, expected: Expected) -> str:
 
 
 def _in_place_of(gpus: Sequence[str], expected: Expected) -> str:
-    return f"{_gpus(len(gpus))} in the place of {expected.gpus}"
+    return f"{_gpus(len(gpus))} instead of {expected.gpus}"
 
 
 def _nics(reading: Reading, expected: Expected) -> Check:
@@ -224,7 +226,7 @@ def _twins(reading: Reading, expected: Expected) -> Check:
     if not topo["complete"]:
         return could_not_check(NICS, reading, wanted, _why(reading), _AGAIN)
     if any("bond" in name for name in topo["nic_names"].values()):
-        return could_not_check(NICS, reading, wanted, "ports are joined to a bond, which hides them", "undo the bond")
+        return could_not_check(NICS, reading, wanted, "ports are in a bond, which hides them", "remove the bond")
     far = [(gpu, nic) for gpu in gpus for nic in nics if way(topo, gpu, nic) not in {"NODE", "PHB", *NEAR}]
     alone = [nic for nic in nics if not any(way(topo, nic, other) == "PIX" for other in nics if other != nic)]
     count = len(nics) != expected.nics if expected.nics else False

@@ -97,10 +97,10 @@ def test_what_the_operator_accepts_is_shown_and_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("observed", "why"),
     [
-        (None, "it was not looked at"),
-        ({"checks": []}, "no tool told anything of the GPUs"),
-        ({"checks": [TOPO]}, "no tool told anything of the GPUs"),
-        ({"checks": [MIG]}, "no tool told anything of the GPUs"),
+        (None, "it was not checked"),
+        ({"checks": []}, "no tool reported any GPU"),
+        ({"checks": [TOPO]}, "no tool reported any GPU"),
+        ({"checks": [MIG]}, "no tool reported any GPU"),
         ({"checks": [], "error": "no answer within 32 s"}, "no answer within 32 s"),
     ],
 )

@@ -26,7 +26,7 @@ def test_a_device_without_its_port_is_cut_off() -> None:
 
 def test_a_port_without_its_last_lines_is_cut_off() -> None:
     _, problems = parse_ports(IBSTAT.split("\t\tRate:", maxsplit=1)[0])
-    assert problems == ["mlx5_0: neither rate nor link layer is told, the text is cut off"]
+    assert problems == ["mlx5_0: neither rate nor link layer is shown, the text is cut off"]
 
 
 def test_a_line_that_names_no_port_is_quoted() -> None:

@@ -44,7 +44,7 @@ def test_both_forms_are_understood() -> None:
     assert (problems, data["version"], data["driver"], data["gpu_ids"]) == ([], "3.3.1", "535.104.05", [0, 1])
     assert "1650000000001" not in str(data)
     assert verdict(older())[0] == "pass"
-    assert "left out: Graphics Processes" in verdict(older())[1]
+    assert "skipped: Graphics Processes" in verdict(older())[1]
     assert verdict(older(ids="gpu_ids"))[0] == "pass"
     assert verdict(dcgm_diag(2, "580.82.09")) == ("pass", "software on 2 GPUs, DCGM 4.2.3")
     assert verdict(f"$ dcgmi diag -r 1 -j\n{dcgm_diag(2, '580.82.09')}rc=0\n")[0] == "pass"
@@ -56,7 +56,7 @@ def test_a_plugin_that_was_left_out_is_not_a_pass() -> None:
     hardware = {"category": "Hardware", "tests": [{"name": "memory", "results": results}]}
     document["DCGM Diagnostic"]["test_categories"].append(hardware)
     found, observed = verdict(json.dumps(document))
-    assert (found, observed) == ("could_not_check", "these tests were not made: memory")
+    assert (found, observed) == ("could_not_check", "these tests were not run: memory")
     for one in results:
         one["status"] = "Pass"
     assert verdict(json.dumps(document)) == ("pass", "software, memory on 2 GPUs, DCGM 4.2.3")
@@ -95,8 +95,8 @@ def changed(**changes: Any) -> str:
         (older("Maybe"), "Maybe"),
         (dcgm_diag(1, "580.82.09"), "1 of 2 GPUs"),
         (dcgm_diag(2, "580.82.09") + "rc=226\n", "returned 226"),
-        (dcgm_diag(2, "580.82.09").replace('"Pass"', '"Skip"'), "left out"),
-        (dcgm_diag(2, "580.82.09").replace('"Pass"', '"Skip"', 1), "nothing passed on GPU 0"),
+        (dcgm_diag(2, "580.82.09").replace('"Pass"', '"Skip"'), "skipped"),
+        (dcgm_diag(2, "580.82.09").replace('"Pass"', '"Skip"', 1), "no test passed on GPU 0"),
         ('{"DCGM Iterative Diagnostic": {"iterations": []}}', "Iterative"),
     ],
 )

@@ -147,7 +147,7 @@ def test_links_of_no_gpu() -> None:
 def test_a_line_without_an_end_is_not_read_for_ever() -> None:
     data, problems = parse_nvlink(STATUS + "x" * 1_000_000)
     assert data["gpus"][0]["links"] == {"0": 26.562, "1": None}
-    assert "not read to its end" in problems[0]
+    assert "not read completely" in problems[0]
 
 
 def test_other_text_is_not_understood() -> None:

@@ -117,7 +117,7 @@ class TestQuery:
     def test_without_heading_and_command_only_what_tells_itself_apart_is_taken(self) -> None:
         data, problems = parse_query_gpu("0, NVIDIA H200, 143771, 580.159.04, 00000000:06:00.0\n")
         assert data["gpus"] == [{"name": "NVIDIA H200", "bus": "00000000:06:00.0", "driver_version": "580.159.04"}]
-        assert "nothing names the columns" in problems[0]
+        assert "no header names the columns" in problems[0]
 
     def test_none_is_not_untold(self) -> None:
         data, problems = parse_query_gpu(

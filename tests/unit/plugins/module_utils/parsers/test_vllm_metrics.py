@@ -63,14 +63,14 @@ def test_one_engine_without_a_value_leaves_the_sum_untold() -> None:
     cut = page().replace('vllm:num_requests_waiting{engine="1",model_name="org/a, {b}"} 1.0\n', "")
     data, problems = parse_vllm_metrics(cut)
     assert "waiting" not in data
-    assert problems == ["vllm:num_requests_waiting is told of 1 of 2 engines"]
+    assert problems == ["vllm:num_requests_waiting is reported for 1 of 2 engines"]
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf"])
 def test_what_is_no_number_is_told(value: str) -> None:
     data, problems = parse_vllm_metrics(f"vllm:num_requests_running {value}\n")
     assert "running" not in data
-    assert problems == ["vllm:num_requests_running is no number"]
+    assert problems == ["vllm:num_requests_running is not a number"]
 
 
 def test_a_value_at_the_end_of_a_cut_page_is_not_believed() -> None:
@@ -109,4 +109,4 @@ def test_no_cut_makes_a_number_wrong(end: int) -> None:
 def test_engines_that_count_too_much_together_are_told_of_as_no_number() -> None:
     data, problems = parse_vllm_metrics(page().replace("1.5e+03", "1e308").replace(" 4.0", " 1e308"))
     assert "generation_tokens" not in data
-    assert "vllm:generation_tokens_total is no number" in problems
+    assert "vllm:generation_tokens_total is not a number" in problems

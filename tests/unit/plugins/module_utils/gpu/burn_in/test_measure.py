@@ -75,7 +75,9 @@ def test_who_is_left_alone_says_so_once_and_waits_for_nobody_again(monkeypatch: 
     meeting.abort()
     own, pipe = worker(gpu(), monkeypatch, count=8, meeting=meeting)
     own.work("nowhere")
-    assert pipe.of("problems") == ["the other GPUs did not come along: alone from answers_cold on, and no all-reduce"]
+    assert pipe.of("problems") == [
+        "the other GPUs did not reach answers_cold: this one continues alone, without all-reduce"
+    ]
     assert "all_reduce" not in [phase[0] for phase in pipe.of("phase")]
     assert "bandwidth" in [phase[0] for phase in pipe.of("phase")]
 

@@ -68,10 +68,10 @@ def test_without_pytorch_it_says_so(tmp_path: Path) -> None:
         (
             "raise RuntimeError('Error 802: system not yet initialized')",
             60,
-            "CUDA could not be asked for its devices: Error 802",
+            "CUDA could not be queried for its devices: Error 802",
         ),
-        ("os._exit(9)", 60, "CUDA could not be asked for its devices: the process died"),
-        ("time.sleep(600)", 1, "CUDA could not be asked for its devices: no answer"),
+        ("os._exit(9)", 60, "CUDA could not be queried for its devices: the process died"),
+        ("time.sleep(600)", 1, "CUDA could not be queried for its devices: no answer"),
     ],
 )
 def test_a_driver_that_does_not_count_its_gpus_ends_the_run(tmp_path: Path, count: str, limit: int, words: str) -> None:
@@ -90,9 +90,9 @@ def test_each_gpu_tells_its_own_trouble_and_none_waits_for_ever(tmp_path: Path) 
     assert rc == 1
     told = [gpu["problems"] for gpu in document["gpus"]]
     assert told[0] == ["the GPU could not be set up: uncorrectable ECC error"]
-    assert told[1] == ["its process ended with 3"]
+    assert told[1] == ["its process exited with 3"]
     assert not any("done" in gpu for gpu in document["gpus"])
-    assert told[2] == told[3] == ["not done when the time was up", "its process ended with -9"]
+    assert told[2] == told[3] == ["not finished within the time limit", "its process exited with -9"]
 
 
 def test_a_process_that_cannot_be_killed_does_not_hold_the_answer(tmp_path: Path) -> None:

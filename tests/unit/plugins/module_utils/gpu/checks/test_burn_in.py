@@ -102,20 +102,20 @@ FAULTS: list[tuple[str, Callable[[Document, Document], Any], str, str]] = [
         "a link that corrupts",
         lambda _, g: g["host_copy"].update(is_equal=False),
         "burn_in.host_copy",
-        "GPU 0: it does not",
+        "GPU 0: changed",
     ),
     ("slow memory", lambda _, g: g.update(bandwidth_gb_s=2286.0), "burn_in.bandwidth", "GPU 0: 2286 GB/s"),
     (
         "another sum once",
         lambda _, g: g["answers"]["hot"].update(different_sums=2),
         "burn_in.repeatable",
-        "GPU 0: another result from the same product in 100 repeats (hot)",
+        "GPU 0: different results of the same product in 100 repeats (hot)",
     ),
     (
         "other bits when hot",
         lambda _, g: g["answers"]["hot"].update(digests=["0" * 64]),
         "burn_in.repeatable",
-        "GPU 0: another result when it was hot than when it was cold",
+        "GPU 0: different results when cold and when hot",
     ),
     (
         "a wrong FP8 product",
@@ -123,7 +123,12 @@ FAULTS: list[tuple[str, Callable[[Document, Document], Any], str, str]] = [
         "burn_in.repeatable",
         "GPU 0: a wrong fp8 product (cold)",
     ),
-    ("a copy that differs", lambda _, g: g.update(copy_is_equal=False), "burn_in.repeatable", "not equal"),
+    (
+        "a copy that differs",
+        lambda _, g: g.update(copy_is_equal=False),
+        "burn_in.repeatable",
+        "differs from the original",
+    ),
     (
         "heat",
         lambda _, g: g["load"]["fp8"].update(reasons={"sw_power_cap": 9, "hw_thermal_slowdown": 1}),
@@ -178,7 +183,7 @@ def test_of_eight_gpus_the_one_that_deviates_is_named() -> None:
             one["digests"] = ["0" * 64]
 
     found = checks(changed(other, eight(), gpu=5), HGX)
-    assert found["burn_in.repeatable"]["observed"] == "GPU 5 not the bits of the other GPUs"
+    assert found["burn_in.repeatable"]["observed"] == "GPU 5: bits differ from those of the other GPUs"
     slow = checks(changed(lambda _, gpu: gpu.update(bf16_tflops=300.0), eight(), gpu=3), HGX)
     assert slow["burn_in.bf16"]["observed"] == "GPU 3: 300 TFLOP/s"
 

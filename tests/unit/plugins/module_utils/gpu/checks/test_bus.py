@@ -74,7 +74,7 @@ def test_a_bus_without_its_gpus() -> None:
     assert bus(H8, lspci=f"{last_line(12, 0)}\n") == ("fail", "0 GPUs on the PCI bus")
     assert bus(H8, lspci="$ lspci -d 10de: | grep 3D\n" + fewer)[0] == "could_not_check"
     gone = LISTED.replace("10de:2330 (rev a1)", "10de:2330 (rev ff)", 1)
-    assert bus(H8, lspci=gone) == ("fail", "0000:1b:00.0 no longer answers the bus (revision ff)")
+    assert bus(H8, lspci=gone) == ("fail", "0000:1b:00.0 no longer answers on the bus (revision ff)")
     assert bus(H8, lspci="")[0] == bus(H8, lspci="what is this\n")[0] == "could_not_check"
 
 

@@ -265,7 +265,7 @@ def test_a_corrupted_inforom_fails_the_firmware() -> None:
 def test_errors_of_the_past_are_mentioned_and_no_fault() -> None:
     text = "index, ecc.errors.uncorrected.volatile.total, ecc.errors.uncorrected.aggregate.total\n0, 0, 71\n"
     found = evaluated("query-gpu", text, ONE)["gpu.ecc_errors"]
-    assert (found["verdict"], found["observed"]) == ("pass", "0, and 71 over its life")
+    assert (found["verdict"], found["observed"]) == ("pass", "0, and 71 over its lifetime")
 
 
 def test_an_idle_gpu_may_lower_its_generation_and_a_busy_one_not() -> None:
