@@ -157,7 +157,7 @@ def _file(path: str) -> Ask:
     def ask(target: Target) -> Asked:
         text = target.host.read_text(os.path.join(target.root, path))
         if text is None:
-            return f"cat /{path}", 1, "", f"/{path} is not there or cannot be read"
+            return f"cat /{path}", 1, "", f"/{path} does not exist or cannot be read"
         return f"cat /{path}", 0, text, ""
 
     return ask

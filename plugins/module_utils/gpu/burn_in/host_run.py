@@ -157,7 +157,7 @@ def _taken(host: Host, device: str) -> str:
         return ""
     result = host.run(PROCESSES, SMI_TIMEOUT)
     if not result.ok:
-        return f"nvidia-smi does not list the processes on the GPUs ({result.summary})"
+        return f"nvidia-smi does not report the processes on the GPUs ({result.summary})"
     others = [line.strip() for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]
     return f"another process computes on the GPUs: {'; '.join(others[:3])}" if others else ""
 

@@ -124,7 +124,7 @@ def test_files_are_read_below_the_root(tmp_path: Path) -> None:
         ("cat /sys/module/nvidia/version", ""),
         ("cat /proc/driver/nvidia/gpus/*/information", ""),
     ]
-    assert answers[1].problem == "/sys/module/nvidia/version is not there or cannot be read"
+    assert answers[1].problem == "/sys/module/nvidia/version does not exist or cannot be read"
 
 
 def test_ports_are_asked_where_they_are_named() -> None:

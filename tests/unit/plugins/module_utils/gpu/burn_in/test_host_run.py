@@ -198,7 +198,7 @@ def test_where_nobody_can_tell_who_uses_the_gpus_they_are_not_tried(request_: Re
         machine.commands[silent] = no_answer
         outcome = accept(machine, request_)
         assert (bool(outcome.wrong), machine.runs) == (True, [])
-        assert "does not" in outcome.refused
+        assert "does not report" in outcome.refused
         assert "gave no answer" in outcome.refused
 
 
