@@ -89,7 +89,7 @@ def _generate(host: Host, path: str, timeout: float, root: str) -> None:
     if wrong:
         told = "; ".join(f"{field} {pair[1]}, expected {pair[0]}" for field, pair in wrong.items())
         raise SettingsError(
-            f"What nvidia-ctk wrote does not fit this host: {told}. {NOTHING} Compare `nvidia-smi -L` with "
+            f"The output of nvidia-ctk does not fit this host: {told}. {NOTHING} Compare `nvidia-smi -L` with "
             "`nvidia-ctk cdi generate` on the host"
         )
     for file, text in written.items():

@@ -17,7 +17,7 @@ FATAL, WATCH, APPLICATION = ("fatal", "watch", "application")
 RESET = "stop what uses the GPU, reset it (`nvidia-smi --gpu-reset -i N`) or reboot, and read the log again"
 REBOOT = "take the host out of service and reboot it with the power off in between; have the GPU serviced if it returns"
 SERVICE = "take the host out of service, reset the GPU, run `dcgmi diag -r 3`, and have the GPU replaced if it fails"
-REMAP = "stop what uses the GPU and reset it, so that the spare memory is put in place"
+REMAP = "stop what uses the GPU and reset it, so that the spare memory takes its place"
 GSP = "take the host out of service and reboot it; if it recurs, move to another release of the driver"
 LINK = "reset the GPUs of the host, or reboot it, and check the links (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`)"
 POWER = "check the power cables and the cooling of the GPU"
@@ -51,32 +51,37 @@ XIDS: dict[int, Xid] = {
     **_same((108, 137), "a program used memory of another GPU that it may not use", APPLICATION, PROGRAM),
     **_same((106, 107), "a test message", APPLICATION, PROGRAM),
     **_same((141,), "a fault in work that was handed over directly", APPLICATION, PROGRAM),
-    **_same((61,), "a breakpoint of the power management's firmware", WATCH, LOOK),
+    **_same((61,), "a breakpoint in the power management (PMU) firmware", WATCH, LOOK),
     **_same((66, 67), "a wrong access by a program's context", WATCH, LOOK),
     **_same((78,), "a virtual GPU could not start", WATCH, "install the same release of the driver in host and guest"),
-    **_same((93,), "the board's own store was written more often than planned", WATCH, LOOK),
-    **_same((94,), "a memory error that hit one program only", WATCH, "reset the GPU when it is idle, and watch it"),
+    **_same((93,), "the InfoROM was written more often than planned", WATCH, LOOK),
+    **_same(
+        (94,),
+        "a contained memory error, which hit one program only",
+        WATCH,
+        "reset the GPU when it is idle, and watch it",
+    ),
     **_same((121,), "an error between processor and GPU that was corrected", WATCH, LOOK),
     **_same((152, 153, 159, 160, 161, 162, 163, 164, 165, 166, 170), "an event that the driver handled", WATCH, LOOK),
     **_same((46,), "the GPU stopped working", FATAL, RESET),
     **_same((48,), "a double-bit memory error, which cannot be corrected", FATAL, SERVICE),
     **_same((54,), "the power cables are not connected as they should be", FATAL, POWER),
     **_same((56, 57, 58), "a fault of the memory's or the display's interface", FATAL, SERVICE),
-    **_same((62,), "the power management's firmware stopped", FATAL, RESET),
-    **_same((63, 156), "a bad piece of memory was marked; it is replaced at the next reset", FATAL, REMAP),
-    **_same((64, 157), "a bad piece of memory could not be marked or has no spare left", FATAL, SERVICE),
+    **_same((62,), "the power management (PMU) firmware stopped", FATAL, RESET),
+    **_same((63, 156), "a bad piece of memory was recorded; it is replaced at the next reset", FATAL, REMAP),
+    **_same((64, 157), "a bad piece of memory could not be recorded or has no spare left", FATAL, SERVICE),
     **_same((65, 68, 73), "a video engine's fault", FATAL, RESET),
     **_same((69,), "an engine refused what it was given", FATAL, RESET),
     **_same((74,), "an NVLink error", FATAL, LINK),
     **_same((79,), "the GPU has fallen off the bus", FATAL, REBOOT),
     **_same((80, 81), "corrupted data reached the GPU", FATAL, SERVICE),
     **_same((92,), "many memory errors that were corrected", FATAL, SERVICE),
-    **_same((95,), "a memory error that hit all programs", FATAL, SERVICE),
-    **_same((109,), "work could not be taken off the GPU", FATAL, RESET),
+    **_same((95,), "an uncontained memory error, which hit all programs", FATAL, SERVICE),
+    **_same((109,), "a context switch timed out", FATAL, RESET),
     **_same((110,), "a security fault", FATAL, RESET),
     **_same((119,), "the GPU's own processor (GSP) does not answer", FATAL, GSP),
     **_same((120,), "an error of the GPU's own processor (GSP)", FATAL, GSP),
-    **_same((122, 123, 124, 125), "the board's own store cannot be read or written", FATAL, SERVICE),
+    **_same((122, 123, 124, 125), "the board's flash or InfoROM cannot be read or written", FATAL, SERVICE),
     **_same((136,), "a link could not be trained", FATAL, LINK),
     **_same((140,), "a memory error that was not recovered from", FATAL, SERVICE),
     **_same((143,), "the GPU could not be initialised", FATAL, RESET),

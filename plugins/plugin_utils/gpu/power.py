@@ -147,7 +147,7 @@ def _same_answer(host: str, results: Mapping[str, Mapping[str, Any]]) -> list[Ch
     torn = len(counted) > 1 and counted[0][1] == counted[1][1]
     if len(counted) == 1 or (own[1] == counted[0][0] and not torn):
         return [make_check("burn_in.same_answer", PASS, want, "the same bits", source=_SOURCE, host=host)]
-    remedy = "run the burn-in again on all hosts; run `dcgmi diag -r 3` on a host that still differs, out of service"
+    remedy = "run the burn-in again on all hosts; take a host that still differs out of service, `dcgmi diag -r 3`"
     told = f"different bits than {', '.join(name for name, one in alike.items() if one != own[1])}"
     return [make_check("burn_in.same_answer", FAIL, want, told, remedy, source=_SOURCE, host=host)]
 
