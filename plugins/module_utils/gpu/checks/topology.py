@@ -155,7 +155,9 @@ def _remedy(wrong: Mapping[Pair, str], every: int, expected: Expected) -> str:
     """The remedy for the most likely cause."""
     words = set(wrong.values())
     if not expected.has_nvlink:
-        return "choose the profile of this hardware: GPUs connected by NVLink, on a board or by a bridge, need another"
+        return (
+            "choose the profile of this hardware: GPUs connected by NVLink, on a board or with a bridge, need another"
+        )
     if len(wrong) == every and not any(is_nvlink(word) for word in words):
         if expected.fabric_by_host:
             return f"{ACTIVATE}; for PCIe cards choose their profile (h100-pcie)"
