@@ -72,5 +72,5 @@ def test_updates_are_told_in_their_order_and_without_what_is_not_told() -> None:
 
 @pytest.mark.parametrize("text", ["", "fwupdmgr: command not found", "[]", "7"])
 def test_what_is_no_answer_of_fwupds_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="fwupd's history is not (a )?JSON"):
+    with pytest.raises(ValueError, match=r"fwupd's history is not (a )?JSON"):
         parse_history(text)
