@@ -76,7 +76,7 @@ def _checks(reading: Reading, expected: Expected) -> list[Check]:
 
 
 def _of_some(reading: Reading, document: Mapping[str, Any], one: Check) -> Check:
-    """Turn a pass into a COULD_NOT_CHECK: no reason reported about the GPUs that did not take part."""
+    """Turn a pass into a COULD_NOT_CHECK: it says nothing about the GPUs that did not take part."""
     why = f"only {_counted(len(document['gpus']))} took part: {one['observed']}"
     return could_not_check(one["id"], reading, one["expected"], why, _RERUN)
 
