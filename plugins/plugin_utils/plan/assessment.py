@@ -46,11 +46,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, older, text
 
 ERRORS = {
-    "model.quantization": "A checkpoint says how it is quantised; an engine that is told another method ends at once.",
-    "model.engine": "An engine older than a model does not know its architecture, and ends when it reads the config.",
+    "model.quantization": "A checkpoint records how it is quantised; an engine given another method exits at once.",
+    "model.engine": "An engine older than a model does not know its architecture, and exits when it reads the config.",
     "model.load-format": (
-        "fastsafetensors puts whole files into the GPU's memory beside what is loaded already. Where GPU and operating "
-        "system share the memory, a load that runs out of it takes the host with it."
+        "fastsafetensors puts whole files into GPU memory beside what is already loaded. Where GPU and operating "
+        "system share memory, a load that runs out of it takes the host down."
     ),
 }
 
@@ -237,8 +237,8 @@ def _check_load_format(wishes: Wishes, found: Fit, hardware: Mapping[str, Any], 
             "model.load-format",
             f"--load-format fastsafetensors for {gib(found.weights_bytes)} of weights on each {hardware['name']}, "
             f"which is {found.weights_bytes / found.total_bytes:.0%} of its memory",
-            f"whole files lie beside the weights while they are loaded, so these take at most {FAST_LOAD_SHARE:.0%}",
-            "take --load-format out of firstlight_serving.flags, or cut the model over more hosts",
+            f"whole files are in memory beside the weights during loading, so these take at most {FAST_LOAD_SHARE:.0%}",
+            "take --load-format out of firstlight_serving.flags, or split the model over more hosts",
         )
 
 
@@ -264,12 +264,12 @@ def _quantized(
     if not asked or asked == "None":
         return shape, []
     if own is not None and (asked == own or asked.startswith(f"{own}_")):
-        return shape, [f"--quantization {asked} is redundant: the checkpoint of {shape.name} says so itself"]
+        return shape, [f"--quantization {asked} is redundant: the checkpoint of {shape.name} already sets it"]
     if own is not None:
         errors.add(
             "model.quantization",
             f"--quantization {asked} for {shape.name}",
-            f"its checkpoint is quantised with {own}, and the engine ends when it is told another method",
+            f"its checkpoint is quantised with {own}, and the engine exits when given another method",
             "take --quantization out of firstlight_serving.flags",
         )
         return shape, []
@@ -287,9 +287,9 @@ def _quantized(
         errors.add(
             "model.quantization",
             f"--quantization {asked} for {shape.name}, whose checkpoint is not quantised",
-            f"{asked} reads weights that were quantised before, and the engine ends without their quantization_config",
-            "take --quantization out of firstlight_serving.flags, or serve a variant that is quantised so"
-            + (f"; {engine} quantises by itself with {others}" if others else ""),
+            f"{asked} reads weights that are already quantised, and the engine exits without their quantization_config",
+            "take --quantization out of firstlight_serving.flags, or serve a variant that is quantised with it"
+            + (f"; {engine} quantises at load time with {others}" if others else ""),
         )
         return shape, []
     note = (
@@ -322,8 +322,8 @@ def _block_notes(wishes: Wishes, found: Fit) -> list[str]:
     if not asked or found.pool is None or found.pool.layout.block_tokens == asked:
         return []
     note = (
-        f"--block-size {asked} is not kept: the engine gives this model's cache blocks of "
-        f"{found.pool.layout.block_tokens} tokens by itself; leave the flag out"
+        f"--block-size {asked} has no effect: the engine sets this model's cache blocks to "
+        f"{found.pool.layout.block_tokens} tokens itself; leave the flag out"
     )
     return [note]
 

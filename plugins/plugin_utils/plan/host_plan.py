@@ -72,7 +72,7 @@ def _found(
         return find_port(subnet, entry, ports)
     if entry.get("port"):
         return str(entry["port"]), None  # checked against everything else that is known about it
-    reason = (observation.get("errors") or {}).get("fabric") or "they were not looked at"
+    reason = (observation.get("errors") or {}).get("fabric") or "they were not read"
     return None, Problem(
         f"rail {subnet} has no port, because the ports of the host are not known ({reason})", "run again"
     )
@@ -217,7 +217,7 @@ def _slow_notes(names: Sequence[str], ports: Ports, facts: Mapping[str, Any]) ->
     wanted = (facts.get("speed_mbit") or 0) // 1000
     return [
         f"{', '.join(listed)} at {speed // 1000} of {wanted} Gb/s: {cost}; set the switch port to {wanted}G, or write "
-        f"speed_gbit: {speed // 1000} in firstlight_fabric where it has no more"
+        f"speed_gbit: {speed // 1000} in firstlight_fabric where it supports no more"
         for speed, (cost, listed) in passed.items()
     ]
 

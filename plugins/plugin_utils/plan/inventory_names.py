@@ -31,9 +31,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.w
 
 ERRORS = {
     "intent.misspelt": "A variable one letter away from one that is read would silently do nothing.",
-    "intent.indentation": "A block that lost its indentation leaves an empty mapping, and keys that nobody reads.",
-    "inventory.variables": "Ansible passes over a file of variables whose name is no group and no host.",
-    "inventory.group": "Hosts in a misspelt group are left out, or left without what the group is for.",
+    "intent.indentation": "A block that lost its indentation leaves an empty mapping, and keys that are never read.",
+    "inventory.variables": "Ansible ignores a file of variables that is not named after a group or a host.",
+    "inventory.group": "Hosts in a misspelt group are left out, or do not get what the group is for.",
 }
 
 MAPPINGS: Mapping[str, Sequence[str]] = {
@@ -150,8 +150,8 @@ def check_groups(names: Iterable[str], errors: PlanErrors) -> None:
             errors.add(
                 "inventory.group",
                 f"the inventory has a group {name}",
-                f"groups that are read are {', '.join(GROUPS)} and rack_NAME, in small letters",
-                f"did you mean {meant}? A group of your own needs a name that is less like it",
+                f"the groups that are read are {', '.join(GROUPS)} and rack_NAME, in lower case",
+                f"did you mean {meant}? A group of your own needs a less similar name",
             )
 
 
@@ -184,7 +184,7 @@ def check_variable_files(files: Iterable[Path], groups: Mapping[str, Sequence[st
             errors.add(
                 "inventory.variables",
                 f"{path} is not read",
-                "variables are in group_vars/GROUP.yml and host_vars/HOST.yml, of groups and hosts that there are",
+                "variables are in group_vars/GROUP.yml and host_vars/HOST.yml, of groups and hosts that exist",
                 f"did you mean {meant}?",
             )
 
@@ -205,8 +205,8 @@ def check_names(hosts: Sequence[HostIntent], known: Collection[str], errors: Pla
             errors.add(
                 "intent.misspelt",
                 f"variable {name} is set",
-                "nobody reads it, and it is nearly the name of one that is read",
-                f"did you mean {meant}? A variable of your own needs a name that is less like it",
+                "it is never read, and its name is close to one that is read",
+                f"did you mean {meant}? A variable of your own needs a less similar name",
             )
 
 
@@ -232,8 +232,8 @@ def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[s
         bare = f", and {owner} has no value" if owners[0] in empty else ""
         errors.add(
             "intent.indentation",
-            f"{listed} stand{'s' if len(keys) == 1 else ''} at the top level{bare}",
-            f"{'it is a key' if len(keys) == 1 else 'they are keys'} of {owner}; nobody reads such a variable",
+            f"{listed} {'is' if len(keys) == 1 else 'are'} at the top level{bare}",
+            f"{'it is a key' if len(keys) == 1 else 'they are keys'} of {owner}; such a variable is never read",
             f"indent {'it' if len(keys) == 1 else 'them'} below {owner}; a variable of your own needs another name",
         )
     for key in ("vars", "children"):
@@ -242,7 +242,7 @@ def _check_mappings(hosts: Sequence[HostIntent], places: Mapping[str, Sequence[s
             errors.add(
                 "intent.indentation",
                 f"{host} has a variable {key}",
-                f"{key} belongs to a group; variables of a host stand right below its name",
+                f"{key} belongs to a group; variables of a host are written directly below its name",
                 f"take {key} out, and indent what is below it under {host}",
             )
     for name in empty:

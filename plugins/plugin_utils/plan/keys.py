@@ -45,7 +45,7 @@ INTENT_KEYS = (
 
 ERRORS = {
     "intent.type": "A value of another type than the plan reads would be ignored or misread.",
-    "intent.unknown-key": "A misspelt key would silently do nothing, so a key that nobody reads is refused.",
+    "intent.unknown-key": "A misspelt key would silently do nothing, so a key that is never read is refused.",
 }
 
 
@@ -56,7 +56,7 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str, error
             errors.add(
                 "intent.unknown-key",
                 f"{where} has a key {key!r}",
-                f"{where} knows {', '.join(known)}; any other key would silently do nothing",
+                f"{where} has the keys {', '.join(known)}; any other key would silently do nothing",
                 suggest(str(key), known),
             )
 
@@ -87,6 +87,6 @@ def read_enabled(given: Mapping[str, Any], name: str, errors: PlanErrors) -> boo
         "intent.type",
         f"{name}.enabled is {value!r}",
         "enabled is true or false",
-        f"write false to have it taken away, or leave {name}.enabled out",
+        f"write false to remove it, or leave {name}.enabled out",
     )
     return True

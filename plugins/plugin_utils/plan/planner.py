@@ -78,7 +78,7 @@ ERRORS = {
     "inventory.empty": "Without hosts there is nothing to plan.",
     "inventory.unreadable": "Ansible itself could not read the inventory.",
     "inventory.vault": "What cannot be decrypted for the plan could not be decrypted for the hosts either.",
-    "catalog.unusable": "A catalog entry that is misspelt or incomplete would be believed in part.",
+    "catalog.unusable": "A catalog entry that is misspelt or incomplete would be used in part.",
     "role.state": "A role's variables must describe a state that a host can have.",
 }
 
@@ -251,9 +251,9 @@ def _check_lock(plans: Mapping[str, Plan], resolved: ResolvedIntent, missing_inp
     if any(_is_unlocked(plan["roles"]["engine_venv"]) for plan in plans.values()):
         missing_inputs.add(
             "venv.lock",
-            f"stack {resolved.stack['name']} has its engine in a virtual environment, and no lock for it",
+            f"stack {resolved.stack['name']} has its engine in a virtual environment, but no lock for it",
             "a virtual environment is installed from a lock with the hash of every wheel",
-            "make one for your index (docs/venv.md), and set engine_venv_lock to its path",
+            "create one for your index (docs/venv.md), and set engine_venv_lock to its path",
         )
 
 
@@ -445,7 +445,7 @@ def _wanted(
             errors.add(
                 "role.state",
                 f"role {role} on {host.name}: {error}",
-                "a role's variables make a state a host can have",
+                "a role's variables describe a state that a host can have",
                 f"correct the variables of role {role} in the inventory",
             )
     return wanted

@@ -29,8 +29,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import lo
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.files import parse_config_file
 
 ERRORS = {
-    "source.key-file": "A key that cannot be read cannot be compared with its fingerprint, nor given to apt.",
-    "venv.lock": "A virtual environment is what its lock says; without one it would be whatever the index has today.",
+    "source.key-file": "A key that cannot be read cannot be compared with its fingerprint, or given to apt.",
+    "venv.lock": "A virtual environment is defined by its lock; without one it would be whatever the index has today.",
 }
 
 _LONGEST_KEY = 200_000

@@ -22,10 +22,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planner im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.planning import plan_hosts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.states import ROLES
 
-VAULT_RULE = "a plan reads every variable of its hosts, also those that are encrypted; no value of a secret is in it"
+VAULT_RULE = "a plan reads every variable of its hosts, including those that are encrypted; it contains no secret"
 VAULT_REMEDY = (
     "give the vault's password with --vault-password-file FILE, or set vault_password_file in ansible.cfg: "
-    "`firstlight plan` and ansible-playbook take both"
+    "`firstlight plan` and ansible-playbook accept both"
 )
 
 LONGEST = 300
@@ -130,7 +130,7 @@ def read_hosts(sources: Iterable[Source], roles: Iterable[str], errors: PlanErro
         else:
             errors.add(
                 "inventory.vault",
-                f"{where} is encrypted, and no vault password that was given opens it",
+                f"{where} is encrypted, and none of the given vault passwords decrypts it",
                 VAULT_RULE,
                 VAULT_REMEDY,
             )

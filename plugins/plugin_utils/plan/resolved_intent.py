@@ -56,14 +56,14 @@ ERRORS = {
     "intent.differs": "A cluster has one intent; two hosts that want different things are two clusters, or a mistake.",
     "intent.missing": "Hardware, stack and model decide everything else; none of them is guessed.",
     "intent.path": "A path on a host begins with /, as there is no directory that it could be relative to.",
-    "head.missing": "One host runs the Ray head and the server; without it nobody answers.",
+    "head.missing": "One host runs the Ray head and the server; without it nothing serves.",
     "head.several": "One host runs the Ray head and the server; two would be two clusters.",
     "head.worker": "A host that is head and worker would run two Ray nodes with one name.",
-    "host.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
-    "hardware.unknown": "What a host must show is evaluated by its hardware profile.",
+    "host.duplicate-address": "A machine with two names would be configured twice, each time differently.",
+    "hardware.unknown": "The hardware profile defines what a host must show.",
     "stack.unknown": "A stack release pins every part that is installed.",
-    "stack.hardware": "A stack pins packages of certain machines; on others it would replace what they came with.",
-    "price.value": "A price is a number of money for one GPU and one hour.",
+    "stack.hardware": "A stack pins packages of certain machines; on others it would replace what is preinstalled.",
+    "price.value": "A price is an amount of money for one GPU and one hour.",
 }
 
 _REQUIRED = ("firstlight_hardware", "firstlight_stack", "firstlight_model")
@@ -141,7 +141,7 @@ def check_intent(intent: Mapping[str, Any], hosts: Sequence[HostIntent], errors:
             errors.add(
                 "intent.unknown-variable",
                 f"variable {name} is set",
-                "variables that begin with firstlight_ are its own; one that it does not know would do nothing",
+                "the prefix firstlight_ is reserved for known variables; any other would do nothing",
                 suggest(name, [*INTENT_KEYS, *HOST_KEYS]),
             )
     for name in INTENT_KEYS:
@@ -202,7 +202,7 @@ def _check_values(intent: Mapping[str, Any], errors: PlanErrors) -> None:
         errors.add(
             "intent.path",
             f"firstlight_model_root is {root!r}",
-            "it is the directory on the hosts that weights are kept in: an absolute path without a comma",
+            "it is the directory for weights on the hosts: an absolute path without a comma",
             "write it as /srv/models, or leave it out",
         )
 
@@ -350,7 +350,7 @@ def _price(intent: Mapping[str, Any], errors: PlanErrors) -> float | None:
         errors.add(
             "price.value",
             f"firstlight_price_per_gpu_hour is {price!r}",
-            "the price of one GPU for one hour is a number, in the currency you like",
+            "the price of one GPU for one hour is a number, in any currency",
             "write it as 2.5, without quotes, or leave it out",
         )
         return None

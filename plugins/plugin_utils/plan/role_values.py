@@ -18,7 +18,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inven
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import RoleInterface, converted
 
 ERRORS = {
-    "role.value": "A role refuses a value of another kind when it starts, and hosts may have been changed by then.",
+    "role.value": "A role refuses a value of the wrong type when it starts, and hosts may have been changed by then.",
 }
 
 Option = Mapping[str, Any]
@@ -72,7 +72,7 @@ def _wrong(where: str, value: Any, option: Option) -> Iterator[tuple[str, str, s
         known: Mapping[str, Option] = option["options"]
         for key, one in read.items():
             if key not in known:
-                rule = f"it knows {', '.join(known)}; any other key would silently do nothing"
+                rule = f"it has the keys {', '.join(known)}; any other key would silently do nothing"
                 yield where, f"has a key {key!r}", rule, suggest(str(key), known)
             elif one is not None:
                 yield from _wrong(f"{where}.{key}", one, known[key])

@@ -103,8 +103,8 @@ _SHARED_SECRETS = ("ray_cluster_token",)
 
 ERRORS = {
     "role.unknown-variable": "A misspelt role variable would silently do nothing.",
-    "role.differs": "Every host of a cluster runs the same image and the same weights; a difference is a hang later.",
-    "role.evaluated": "What decides whether a model fits and starts is said once, where the plan can evaluate it.",
+    "role.differs": "Every host of a cluster runs the same image and the same weights; differences cause a hang later.",
+    "role.evaluated": "What decides whether a model fits and starts is set once, where the plan can evaluate it.",
     "ray.token": "All Ray nodes of a cluster share one token; a node with another one cannot join.",
 }
 

@@ -452,7 +452,7 @@ class TestProfiles:
         for command in served:
             assert PROGRAMS[name] in " ".join(command["engine_argv"])
         # Of this one engine people expect that it builds something.
-        assert any("nothing is to be built" in note for note in document["notes"]) == (name == "tensorrt-llm")
+        assert any("trtllm-build is not needed" in note for note in document["notes"]) == (name == "tensorrt-llm")
 
     def test_an_engine_nobody_has_the_flags_of(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         entry = yaml.safe_load((ROOT / "catalog" / "stacks" / "spark-vllm-0.32.yml").read_text())

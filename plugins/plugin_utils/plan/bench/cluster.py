@@ -66,8 +66,8 @@ def write_document(path: str | Path, document: Mapping[str, Any]) -> None:
 def unusable_place(error: OSError, results: str) -> str:
     """Return the error message for a directory or file in which results cannot be kept or read."""
     return (
-        f"{error.filename} cannot be used ({error.strerror}), expected a place of your own for the {results}, or the "
-        "file that you named: correct it"
+        f"{error.filename} cannot be used ({error.strerror}), expected a path that you can use for the "
+        f"{results}, or the file that you named: correct it"
     )
 
 

@@ -14,9 +14,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys impor
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
 ERRORS = {
-    "bench.workload": "A workload that the catalog does not have, or that the context cannot hold, is never measured.",
+    "bench.workload": "A workload that is not in the catalog, or does not fit into the context, is never measured.",
     "bench.gate": "A workload that is not measured would gate nothing, or everything.",
-    "bench.repeats": "A figure is the median of its runs, and slow only by more than they differ.",
+    "bench.repeats": "A result is the median of its runs, and a regression only if it exceeds their spread.",
 }
 BENCH_KEYS = ("workloads", "gate", "repeats", "after_bring_up")
 MOST_REPEATS = 100
@@ -77,7 +77,7 @@ def _names(value: object, key: str, known: Mapping[str, Workload], errors: PlanE
         errors.add(
             "intent.type",
             f"firstlight_bench.{key} is {value!r}",
-            f"{key} is a list of workloads by their names in the catalog",
+            f"{key} is a list of workload names from the catalog",
             f"write it as {key}: [{', '.join(USUAL)}]",
         )
         return []
@@ -101,7 +101,7 @@ def _repeats(value: object, errors: PlanErrors) -> int | None:
             "bench.repeats",
             f"firstlight_bench.repeats is {value!r}",
             f"it is a whole number from 1 to {MOST_REPEATS}",
-            "leave it out for what the workload says, or write 3 without quotes",
+            "leave it out for the workload's default, or write 3 without quotes",
         )
         return None
     return value
@@ -115,6 +115,6 @@ def _after(given: Mapping[str, Any], errors: PlanErrors) -> bool:
         "intent.type",
         f"firstlight_bench.after_bring_up is {value!r}",
         "after_bring_up is true or false",
-        "write true to have site.yml measure at its end, or leave it out",
+        "write true to run the benchmarks at the end of site.yml, or leave it out",
     )
     return False

@@ -23,9 +23,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.e
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 
 ERRORS = {
-    "endpoint.value": "A value that nginx or a client cannot use stops whoever asks; here it costs nothing.",
-    "endpoint.keys": "Every client has a key with a name, so that one can be revoked without the others.",
-    "endpoint.port": "Two servers of one host cannot listen at one place.",
+    "endpoint.value": "A value that nginx or a client cannot use fails every request; refused here, it costs nothing.",
+    "endpoint.keys": "Every client has a named key, so that one can be revoked without the others.",
+    "endpoint.port": "Two servers on one host cannot listen on the same address and port.",
 }
 
 ENDPOINT_KEYS = (
@@ -83,7 +83,7 @@ def read_endpoint(intent: Mapping[str, Any], errors: PlanErrors) -> Endpoint | N
         errors.add(
             "endpoint.port",
             f"firstlight_endpoint.port and http_port are both {port}",
-            "HTTPS and the port that leads there are two ports",
+            "HTTPS and the redirect to it need different ports",
             "leave firstlight_endpoint.http_port out, or set it to 80",
         )
     certificate, certificate_key = reader.word("certificate"), reader.word("certificate_key")
@@ -91,8 +91,8 @@ def read_endpoint(intent: Mapping[str, Any], errors: PlanErrors) -> Endpoint | N
         errors.add(
             "endpoint.value",
             f"firstlight_endpoint has only {'certificate' if certificate else 'certificate_key'}",
-            "a certificate is given with its key, each a file of the controller",
-            "set both, or none to have a certificate made",
+            "a certificate is given with its key, each a file on the controller",
+            "set both, or neither to have a certificate generated",
         )
     limits = {
         name: reader.value(name, None, partial(check_size, f"endpoint_{name}"))

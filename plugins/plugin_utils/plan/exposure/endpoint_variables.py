@@ -72,7 +72,7 @@ def check_endpoint(resolved: ResolvedIntent, wanted: Endpoint, errors: PlanError
         if wanted.enabled and shared and port in taken:
             errors.add(
                 "endpoint.port",
-                f"firstlight_endpoint.{name} is {port}, and the engine listens at {serving.listen} port {serving.port}",
-                "the endpoint and the engine are two servers of the head",
+                f"firstlight_endpoint.{name} is {port}, and the engine listens on {serving.listen} port {serving.port}",
+                "the endpoint and the engine are two servers on the head",
                 f"set firstlight_endpoint.{name} to another port, or leave firstlight_serving.listen out",
             )

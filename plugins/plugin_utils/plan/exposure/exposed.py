@@ -11,13 +11,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.values i
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.resolved_intent import ClusterIntent
 
 ERRORS = {
-    "exposed.accepted": "What is open to strangers is accepted by its name; a misspelt one would accept nothing.",
-    "exposed.hosts": "Without a firewall the ports of Ray, the ranks and the supervisors are open to whoever reaches "
-    "a host.",
-    "exposed.engine": "An engine serves some paths to anybody without a key (vLLM: /invocations, /pause, "
+    "exposed.accepted": "An exposed service is accepted by its name; a misspelt one would accept nothing.",
+    "exposed.hosts": "Without a firewall the ports of Ray, the ranks and the supervisors are open to anyone who "
+    "reaches a host.",
+    "exposed.engine": "An engine serves some paths without a key (vLLM: /invocations, /pause, "
     "/update_weights). It stays on loopback, behind the endpoint.",
-    "exposed.port": "From port 1024 on any user of a host can listen: while the engine is down, that user is sent its "
-    "key and its prompts.",
+    "exposed.port": "Any user of a host can listen on ports from 1024: while the engine is down, that user receives "
+    "its key and its prompts.",
 }
 
 ACCEPTED = "firstlight_exposed_ok"
@@ -45,16 +45,16 @@ def check_exposed(decided: ClusterIntent, errors: PlanErrors) -> None:
         errors.add(
             "exposed.hosts",
             f"{len(decided.hosts)} hosts have no firewall",
-            "hosts of a cluster are closed but for SSH, each other and what is opened",
-            f"set firstlight_firewall: {{}}, or {ACCEPTED}: [{HOSTS}] where something else closes them",
+            "hosts of a cluster accept only SSH, each other and what is opened",
+            f"set firstlight_firewall: {{}}, or {ACCEPTED}: [{HOSTS}] where something else protects them",
         )
     listens = {str(host.variables.get("inference_server_listen", decided.serving.listen)) for host in decided.hosts}
     for listen in sorted(one for one in listens if not is_loopback(one) and ENGINE not in accepted):
         errors.add(
             "exposed.engine",
             f"the engine would listen on {listen}",
-            "an engine serves some paths without a key: it listens on loopback, and firstlight_endpoint asks for keys",
-            f"set firstlight_serving.listen to 127.0.0.1, or {ACCEPTED}: [{ENGINE}] where no stranger reaches {listen}",
+            "an engine serves some paths without a key: it listens on loopback, and firstlight_endpoint requires keys",
+            f"set firstlight_serving.listen to 127.0.0.1, or {ACCEPTED}: [{ENGINE}] if strangers cannot reach {listen}",
         )
     ports = {_number(host.variables.get("inference_server_port", decided.serving.port)) for host in decided.hosts}
     more = decided.serving.replicas if PROFILES[decided.serving.profile].replicated else 0
@@ -63,7 +63,7 @@ def check_exposed(decided: ClusterIntent, errors: PlanErrors) -> None:
             "exposed.port",
             f"the engine would listen on port {port}" + (f", its replicas up to {port + more}" if more else ""),
             f"below {_PRIVILEGED} no other user of the host can listen in its place",
-            f"set firstlight_serving.port to {ENGINE_PORT}, or {ACCEPTED}: [{PORT}] where nobody else has an account",
+            f"set firstlight_serving.port to {ENGINE_PORT}, or {ACCEPTED}: [{PORT}] where no one else has an account",
         )
 
 

@@ -16,9 +16,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.firewall_rules 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_enabled, read_mapping
 
 ERRORS = {
-    "firewall.opening": "What is let in is said in full: a name, a protocol, ports, and who may come.",
-    "firewall.name": "Two openings of one name, or one of a name that the plan uses, could not be told apart.",
-    "firewall.ssh-from": "Who may log in is told by addresses; one that is none would shut out, or let in, anybody.",
+    "firewall.opening": "An opening is specified in full: a name, a protocol, ports, and the allowed sources.",
+    "firewall.name": "Two openings with one name, or one with a name that the plan uses, could not be told apart.",
+    "firewall.ssh-from": "SSH is allowed by address; an invalid one would lock everybody out, or let anybody in.",
 }
 
 FIREWALL_KEYS = ("enabled", "open", "ssh_from")
@@ -68,7 +68,7 @@ def read_firewall_intent(intent: Mapping[str, Any], errors: PlanErrors) -> Firew
             errors.add(
                 "firewall.name",
                 f"{_name('open')}[{number}].name is {opening.name!r}",
-                f"each name is used once, and {' and '.join(PLANNED)} are the plan's own",
+                f"each name is used once, and {' and '.join(PLANNED)} are reserved for the plan",
                 "give the opening another name",
             )
             continue

@@ -152,7 +152,7 @@ def _sources(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         sources.append(_source("dcgm", page_url(settings["monitoring_dcgm_url"], "monitoring_dcgm_url"), DCGM_NAMES))
     names = [one["name"] for one in sources]
     if len(names) != len(set(names)):
-        raise ValueError("monitoring_engine_urls has two with the same port, expected one of each server: correct it")
+        raise ValueError("monitoring_engine_urls has two with the same port, expected one per server: correct it")
     return sources
 
 
@@ -177,7 +177,7 @@ def _pins(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 def _count(settings: Mapping[str, Any]) -> int:
     text = str(settings["monitoring_gpus"])
     if not text.isdecimal():
-        raise ValueError(f"monitoring_gpus is {text!r}, expected how many GPUs this node has: correct it")
+        raise ValueError(f"monitoring_gpus is {text!r}, expected the number of GPUs of this node: correct it")
     return int(text)
 
 
@@ -188,7 +188,7 @@ def _check_ports(settings: Mapping[str, Any]) -> None:
     for name in names:
         own = port(settings[name], name)
         if own in taken:
-            raise ValueError(f"{name} is {own}, which {taken[own]} is too: expected ports of their own, change one")
+            raise ValueError(f"{name} is {own}, and so is {taken[own]}: expected ports of their own, change one")
         taken[own] = name
 
 

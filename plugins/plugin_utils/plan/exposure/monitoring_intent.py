@@ -14,9 +14,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.exposure.m
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_enabled, read_mapping
 
 ERRORS = {
-    "monitoring.hosts": "Only hosts that are named may read, each by its address; a name may move to another host.",
+    "monitoring.hosts": "Only listed hosts may read, each by its address; a name may move to another host.",
     "monitoring.port": "The page of every node is on one port, which the firewall opens for the monitoring hosts.",
-    "monitoring.image": "An image without its digest is another one tomorrow, with every right that it has today.",
+    "monitoring.image": "An image without a digest may be another one tomorrow, with the same privileges.",
     "monitoring.address": "The page is bound to the management address of a host, so that address must be known.",
 }
 MONITORING_KEYS = ("enabled", "hosts", "port", "dcgm_image")
@@ -113,7 +113,7 @@ def _image(value: object, errors: PlanErrors) -> str:
             "monitoring.image",
             f"firstlight_monitoring.dcgm_image is {value!r}",
             "it names an image by its digest",
-            "write REPOSITORY@sha256:DIGEST, or leave it out: nvidia-smi is read then",
+            "write REPOSITORY@sha256:DIGEST, or leave it out to read nvidia-smi instead",
         )
         return ""
     return value

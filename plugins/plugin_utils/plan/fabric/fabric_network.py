@@ -61,7 +61,7 @@ def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
     name = str(entry["port"])
     if not is_port_name(name):
         raise ValueError(
-            f"fabric port {name!r} is no network interface name (1 to {_PORT_NAME_LIMIT} letters, digits or ._-@+): "
+            f"fabric port {name!r} is not a network interface name (1 to {_PORT_NAME_LIMIT} letters, digits or ._-@+): "
             "use the name that `ip -br link` shows"
         )
     mtu = int(entry["mtu"])
@@ -80,7 +80,7 @@ def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
     if "/" not in text or (address.network.prefixlen < 31 and address.ip in _unusable(address.network)):
         raise ValueError(
-            f"address of fabric port {name} is {text!r}, which is no host address with a prefix length: "
+            f"address of fabric port {name} is {text!r}, which is not a host address with a prefix length: "
             "write it as 192.168.100.10/24"
         )
     return {"port": name, "address": str(address), "mtu": mtu}

@@ -42,16 +42,16 @@ MOST_HOSTS = 60_000
 ERRORS = {
     **RAILS_ERRORS,
     **LIMITS_ERRORS,
-    "fabric.rdma": "Whether RDMA is used decides devices, environment and mounts, so it must be plainly yes or no.",
-    "fabric.network": "A fabric subnet that overlaps another network of the hosts takes that network's traffic away.",
+    "fabric.rdma": "Whether RDMA is used decides devices, environment and mounts, so it must be true or false.",
+    "fabric.network": "A fabric subnet that overlaps another network of the hosts diverts that network's traffic.",
     "fabric.mtu": f"A port takes an MTU from {MTU_LEAST} (the least for IPv6) to {MTU_MOST} (what switches pass).",
-    "fabric.number": "Two hosts with one number would have one address.",
+    "fabric.number": "Two hosts with the same number would have the same address.",
 }
 
 FABRIC_KEYS = ("mtu", "rails", "rdma", "minimum_bandwidth", "speed_gbit", "qos")
 _UNUSABLE = (
     ("127.0.0.0/8", "is the hosts' loopback"),
-    ("169.254.0.0/16", "is for addresses that hosts give themselves"),
+    ("169.254.0.0/16", "is for link-local addresses"),
     ("224.0.0.0/3", "is for multicast and reserved"),
     ("0.0.0.0/8", "is reserved"),
 )
@@ -153,7 +153,7 @@ def _numbers(hosts: Sequence[HostIntent], errors: PlanErrors) -> tuple[int, ...]
             errors.add(
                 "fabric.number",
                 f"{NUMBER} of {host.name} is {number!r}",
-                f"a number is whole, from 0 to {MOST_HOSTS - 1}: number 0 has the address .10",
+                f"it is a whole number from 0 to {MOST_HOSTS - 1}; number 0 has the address .10",
                 f"correct {NUMBER} of {host.name}, or leave it out to follow the order of the inventory",
             )
             continue
@@ -163,7 +163,7 @@ def _numbers(hosts: Sequence[HostIntent], errors: PlanErrors) -> tuple[int, ...]
                 "fabric.number",
                 f"{other} and {host.name} both have the fabric number {number}",
                 "a number is a host's address in every rail, so no two hosts share one",
-                f"give {host.name} another {NUMBER}; a host without one has its place in the inventory, from 0",
+                f"give {host.name} another {NUMBER}; a host without one gets its position in the inventory, from 0",
             )
         numbers.append(number)
     return tuple(numbers) if len(numbers) == len(hosts) else tuple(range(len(hosts)))
@@ -177,7 +177,7 @@ def _other_networks(
     daemon = (stack or {}).get("daemon") or {}
     if daemon.get("bridge") != "none":
         bridge = str(daemon.get("bip") or DOCKER_BRIDGE)
-        others.append((network_of(bridge) or DOCKER_BRIDGE, "is the bridge of every host's Docker"))
+        others.append((network_of(bridge) or DOCKER_BRIDGE, "is the Docker bridge of every host"))
     given = intent.get("firstlight_networks")
     for number, text in enumerate(given if isinstance(given, (list, tuple)) else []):
         try:
@@ -210,8 +210,8 @@ def _check_networks(
         meets = [f"{network}, which {what}" for network, what in others if overlapping([rail.subnet, network])]
         managed = [host for host in hosts if is_ipv4_address(host.address) and IPv4Address(str(host.address)) in subnet]
         if managed:
-            more = f", and {len(managed) - 1} hosts more" if len(managed) > 1 else ""
-            meets.append(f"{managed[0].address}, which is where {managed[0].name} is managed{more}")
+            more = f", and {len(managed) - 1} more hosts" if len(managed) > 1 else ""
+            meets.append(f"{managed[0].address}, the management address of {managed[0].name}{more}")
         if meets:
             errors.add(
                 "fabric.network",

@@ -10,8 +10,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
 LIMITS_ERRORS = {
-    "fabric.minimum_bandwidth": "A minimum that is no rate would let every measurement pass, or none.",
-    "fabric.speed": "What a port must have negotiated is a rate that ports have.",
+    "fabric.minimum_bandwidth": "A minimum that is not a rate would let every measurement pass, or none.",
+    "fabric.speed": "The speed that a port must negotiate is one that ports have.",
     "fabric.qos": "A priority is one of the eight a switch has, a DSCP one of the 64 that fit into a packet.",
 }
 

@@ -26,8 +26,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys impor
 RAILS_ERRORS = {
     "fabric.missing": "Ranks on several hosts exchange activations for every token; over the management network that "
     "is unusably slow.",
-    "fabric.port": "The kernel's name of the port is what netplan, NCCL and Gloo are given; it is never guessed.",
-    "fabric.cage": "A cage is two ports of one chip, and takes one cable; a number that the hardware lacks is a slip.",
+    "fabric.port": "netplan, NCCL and Gloo use the kernel's name of the port; it is never guessed.",
+    "fabric.cage": "A cage is two ports of one chip, and takes one cable; a number that the hardware lacks is wrong.",
     "fabric.mixed": "Rails by name, by cage and by cable could all mean the same port, which only one rail can have.",
     "fabric.subnet": "Every host needs an address in every rail's subnet.",
     "fabric.overlap": "Of two ports in one subnet the kernel answers on either, and traffic takes the wrong rail.",
@@ -132,7 +132,7 @@ def _is_slip(where: str, port: str, ports: Sequence[Mapping[str, Any]], errors: 
     errors.add(
         "fabric.port",
         f"{where} is {port}",
-        "the kernel tells large letters from small ones, and has no port of this name",
+        "port names are case-sensitive, and no port has this name",
         f"did you mean {meant}? Take the name from `ip -br link` on the host",
     )
     return True
@@ -146,7 +146,7 @@ def _cage(where: str, text: str, ports: Sequence[Mapping[str, Any]], errors: Pla
     errors.add(
         "fabric.cage",
         f"{where}.port is cage {text}",
-        f"the hardware has {have}, by the ports of its profile",
+        f"the hardware has {have}, according to its profile",
         "correct the number: cage 0 is the one nearest to the RJ45 socket" if known else "name the port of every rail",
     )
     return None
@@ -161,7 +161,7 @@ def _subnet(number: int, entry: Mapping[str, Any], numbers: Sequence[int], error
         errors.add(
             "fabric.subnet",
             f"firstlight_fabric.rails[{number}].subnet: {error}",
-            "a rail's subnet holds .10 for the first host and one address more for each further host",
+            "a rail's subnet contains .10 for the first host and one more address for each further host",
             "write a subnet of its own for the rail, as 192.168.100.0/24, or a larger one as 192.168.96.0/20",
         )
         return None
@@ -169,7 +169,7 @@ def _subnet(number: int, entry: Mapping[str, Any], numbers: Sequence[int], error
         errors.add(
             "fabric.subnet",
             f"firstlight_fabric.rails[{number}].subnet is {subnet}, which has public addresses",
-            "a rail has private addresses: hosts trust whoever has one of its subnet, and no longer reach their owners",
+            "a rail has private addresses: hosts trust its whole subnet, and no longer reach the owners of public ones",
             "write a private subnet, as 192.168.100.0/24",
         )
     return str(subnet)
@@ -214,8 +214,8 @@ def _check_together(rails: Sequence[Rail], places: Sequence[str | int | bool], e
     if len(found) > 1:
         errors.add(
             "fabric.mixed",
-            f"of firstlight_fabric.rails one is given {', another '.join(found)}",
-            "all rails are given in one way: which port a cage or a cable is on is known only on the host",
+            f"one of firstlight_fabric.rails is given {', another '.join(found)}",
+            "all rails are given the same way: which port a cage or a cable is on is known only on the host",
             "name the port of every rail, or its cage, or leave port out of all of them",
         )
     for one, other in overlapping([rail.subnet for rail in rails]):
@@ -257,8 +257,8 @@ def rail_notes(rails: Sequence[Rail], profile: Mapping[str, Any]) -> list[str]:
     places = {(rail.cage, rail.half) for rail in rails if rail.cage is not None}
     if len(places) > 1 and len({half for _, half in places}) == 1:
         shared = (
-            f"{' and '.join(rail.words for rail in rails)} are behind one PCIe link, which carries half of what a "
-            "cable does. Put the rails on the two halves of one cage."
+            f"{' and '.join(rail.words for rail in rails)} are behind one PCIe link, which has half the bandwidth of "
+            "a cable. Put the rails on the two halves of one cage."
         )
         return [shared]
     return []

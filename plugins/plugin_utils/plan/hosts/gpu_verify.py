@@ -27,9 +27,7 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the profile to evaluate against, the pinned driver version if any, and the ids of accepted checks."""
     accept = variables.get("gpu_verify_accept") or []
     if isinstance(accept, str) or not all(isinstance(one, str) and one for one in accept):
-        raise ValueError(
-            f"gpu_verify_accept is {accept!r}, expected a list of ids of checks, as [kernel.xid]: write them so"
-        )
+        raise ValueError(f"gpu_verify_accept is {accept!r}, expected a list of check ids: write it as [kernel.xid]")
     want = {
         "profile": str(variables.get("gpu_verify_profile") or "unnamed"),
         "hardware": evaluated_profile(variables.get("gpu_verify_hardware") or {}),

@@ -132,7 +132,7 @@ def _guard(variables: Mapping[str, Any]) -> dict[str, Any]:
     arguments = ["-r", "3600", "-m", str(limits[0]), "-s", f"{limits[1]},{limits[1]}"]
     for name in ("prefer", "avoid"):
         # Prefixes, as the kernel keeps only 15 characters of a process name.
-        names = _names(variables, f"host_tuning_oom_{name}", "beginnings of process names")
+        names = _names(variables, f"host_tuning_oom_{name}", "prefixes of process names")
         arguments += [f"--{name}", f"^({'|'.join(names)})"] if names else []
     return {
         "packages": {GUARD_PACKAGE: None},
@@ -162,7 +162,7 @@ def _vendor_updates(variables: Mapping[str, Any]) -> dict[str, Any]:
     wrong = [unit for unit in units if "." not in unit]
     if wrong:
         raise ValueError(
-            f"host_tuning_vendor_update_units has {wrong[0]!r}, expected units with their ending, such as "
+            f"host_tuning_vendor_update_units has {wrong[0]!r}, expected units with their suffix, such as "
             f"{wrong[0]}.service or {wrong[0]}.timer: correct it"
         )
     return {"units": {unit: dict(_OFF) for unit in units}}

@@ -10,7 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.gpu.power import BUDGET
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 
-ERRORS = {"power.value": "A budget that is no number of watts would be kept by any machine, or by none."}
+ERRORS = {"power.value": "A budget that is not a number of watts would pass every machine, or none."}
 
 _MOST = 10_000_000
 """W: more than any row of racks has."""

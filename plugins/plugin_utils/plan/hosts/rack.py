@@ -13,10 +13,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.inventory.inven
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
 ERRORS = {
-    "rack.place": "Where a host stands decides whose power it takes, so it is told plainly, and alike in a rack.",
-    "power.rack": "A rack that is asked for more than it can give switches all its hosts off, at the first full load.",
-    "power.host": "A host that may take more than its supply gives goes dark under full load.",
-    "rack.space": "Hosts that do not fit into the rack stand somewhere else, with other power and other cables.",
+    "rack.place": "The rack of a host decides whose power it draws, so it is explicit, and consistent within a rack.",
+    "power.rack": "A rack that must deliver more power than it can loses all its hosts at the first full load.",
+    "power.host": "A host that may draw more than its supply delivers loses power under full load.",
+    "rack.space": "Hosts that do not fit into the rack end up elsewhere, with other power and other cables.",
 }
 
 KEYS = ("name", "position", "serial", "power_w", "units")
@@ -125,9 +125,9 @@ def _check_host(draw: PaperDraw, limit: float, hardware: str, errors: PlanErrors
     if _exceeds(draw, 1, limit):
         errors.add(
             "power.host",
-            f"a host {hardware} may take {_sum(draw, 1)}; firstlight_power.host_w is {limit:.0f} W",
-            "what a host may take, in transients too, is at most what it is given",
-            f"give it {_most(draw):.0f} W at least, or correct firstlight_power.host_w or other_w",
+            f"a host {hardware} may draw {_sum(draw, 1)}; firstlight_power.host_w is {limit:.0f} W",
+            "a host may draw at most what it is given, including in transients",
+            f"give it at least {_most(draw):.0f} W, or correct firstlight_power.host_w or other_w",
         )
 
 
@@ -145,9 +145,9 @@ def _refuse_power(rack: RackIntent, draw: PaperDraw, limit: float, hardware: str
     keep = f"keep {fits} of them in it ({fits} x {_most(draw):.0f} W = {fits * _most(draw):.0f} W)" if fits else ""
     errors.add(
         "power.rack",
-        f"{rack.words} has {hosts} {hardware}, which take {_sum(draw, count)}; it can give {limit:.0f} W",
-        "what the hosts of a rack may take together, in transients too, is at most what it can give",
-        (keep or "bring more power to it") + f", or correct {_POWER}; for GPUs with a lower power limit add a hardware "
+        f"{rack.words} has {hosts} {hardware}, which draw {_sum(draw, count)}; it can give {limit:.0f} W",
+        "the hosts of a rack together may draw at most what it can give, including in transients",
+        (keep or "provide more power") + f", or correct {_POWER}; for GPUs with a lower power limit add a hardware "
         "profile with their power_limit_w and host_power_w to a directory of firstlight_catalog",
     )
 
@@ -172,9 +172,9 @@ def _sum(draw: PaperDraw, count: int) -> str:
 
 def _note(rack: RackIntent, draw: PaperDraw, limit: float) -> str:
     words = (
-        f"{rack.words[0].upper()}{rack.words[1:]} can give {limit:.0f} W; its hosts take {_sum(draw, len(rack.hosts))}"
+        f"{rack.words[0].upper()}{rack.words[1:]} can give {limit:.0f} W; its hosts draw {_sum(draw, len(rack.hosts))}"
     )
-    return f"{words}." if draw.known else f"{words}. What the rest takes is not known: set firstlight_power.other_w."
+    return f"{words}." if draw.known else f"{words}. The draw of the rest is not known: set firstlight_power.other_w."
 
 
 def _check_space(rack: RackIntent, hardware: Mapping[str, Any], errors: PlanErrors) -> None:

@@ -20,11 +20,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.inventory_
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.roles import TRUTH
 
 ERRORS = {
-    "host.address": "Ansible hands ansible_host to ssh as it is: a name or an address, and nothing else.",
-    "host.port": "A port that no SSH server can listen on is found out on every host, one timeout after the other.",
+    "host.address": "Ansible passes ansible_host to ssh unchanged: a name or an address, and nothing else.",
+    "host.port": "A port that no SSH server can listen on would show only on the hosts, one timeout after the other.",
     "host.connection": "Hosts with a local connection are all this machine: each would be configured over the others.",
-    "host.user": "ssh takes an account by its plain name.",
-    "host.name": "A host is called by its name in commands, files and patterns, where a space or a comma parts names.",
+    "host.user": "ssh expects a plain account name.",
+    "host.name": "A host's name is used in commands, files and patterns, where a space or a comma separates names.",
 }
 
 _CONNECTIONS = ("ssh", "smart", "local", "paramiko", "docker", "podman")
@@ -54,7 +54,7 @@ def check_reach(hosts: Sequence[HostIntent], errors: PlanErrors) -> list[str]:
             "host.connection",
             f"{_listed(local)} have {CONNECTION} local",
             "a local connection is this machine, which is one host at most",
-            f"take {CONNECTION} out of the inventory, so that SSH reaches every host, or leave it to the one that "
+            f"take {CONNECTION} out of the inventory, so that SSH reaches every host, or keep it only for the one that "
             "Ansible runs on",
         )
         return []
@@ -75,7 +75,7 @@ def _check(name: str, text: str, hosts: Sequence[str], errors: PlanErrors) -> No
             "host.port",
             found,
             "a port is a whole number from 1 to 65535",
-            f"correct it, or take {name} out: SSH has port 22",
+            f"correct it, or take {name} out: the default is port 22",
         )
     elif name == BECOME and text.lower() not in TRUTH:
         errors.add("host.user", found, "it is true or false", "write true or false, without quotes")
@@ -87,7 +87,7 @@ def _check(name: str, text: str, hosts: Sequence[str], errors: PlanErrors) -> No
             "host.user",
             found,
             "it is the name of an account on the host, without spaces",
-            f"correct it, or take {name} out: ssh then takes your own name",
+            f"correct it, or take {name} out: ssh then uses your own name",
         )
 
 

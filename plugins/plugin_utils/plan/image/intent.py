@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.reci
 
 ERRORS = {
     "image.unpinned": "A tag moves; only a digest says that every host runs the same bytes, now and later.",
-    "image.archive": "An archive is a file of the head or of the controller; it is not looked for anywhere else.",
+    "image.archive": "An archive is a file on the head or on the controller; no other place is searched.",
 }
 
 _DIGEST_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")

@@ -19,9 +19,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part, text
 
 ERRORS = {
-    "image.build": "An image is pinned or it is built, and only what has a recipe in the catalog can be built.",
-    "image.recipe": "A recipe that does not fit its own lock, the stack or the machine makes an image that is refused.",
-    "image.base": "A base by its tag is another one tomorrow, and so is everything that is built on it.",
+    "image.build": "An image is either pinned or built, and only what has a recipe in the catalog can be built.",
+    "image.recipe": "A recipe that does not match its lock, the stack or the machine builds an image that is refused.",
+    "image.base": "A base given by its tag may be another one tomorrow, and with it everything that is built on it.",
 }
 
 NCCL_WHEELS = ("nvidia-nccl-cu12", "nvidia-nccl-cu13")
@@ -69,7 +69,7 @@ def chosen_recipe(
         errors.add(
             "image.build",
             "firstlight_image and firstlight_image_build are both set",
-            "an image is pinned, or it is built",
+            "an image is either pinned or built",
             "take one of the two out of the inventory",
         )
         return None, ""

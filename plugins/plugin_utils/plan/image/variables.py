@@ -95,7 +95,7 @@ def check_ray_layer(resolved: ResolvedIntent, errors: PlanErrors) -> None:
     if problem:
         errors.add(
             "stack.ray-lock",
-            f"stack {resolved.stack['name']} adds Ray {ray.partition('_')[0]} to its image, and has {problem}",
+            f"stack {resolved.stack['name']} adds Ray {ray.partition('_')[0]} to its image, but has {problem}",
             "what is installed into an image as root is pinned, every wheel by its hash",
             "make the lock with scripts/engine_lock.sh --beside (docs/image.md), and name it in ray.locks of the stack",
         )

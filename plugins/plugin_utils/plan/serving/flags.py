@@ -7,7 +7,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.flags import flag_name
 
 ERRORS = {
-    "serving.flags": "A flag written twice, in one word with its value, or beside the plan's own misleads its reader.",
+    "serving.flags": "A flag that is repeated, joined with its value, or also set by the plan misleads its reader.",
 }
 
 _SECRET_PARTS = ("key", "token", "password", "secret")
@@ -50,7 +50,7 @@ PLANNED_FLAGS = {
     "--distributed-timeout-seconds": "the launch, so that a missing rank ends a start within minutes",
     "--cpu-distributed-timeout-seconds": "the launch, so that a missing rank ends a start within minutes",
     "--headless": "the group head of the inventory",
-    "--api-key": "the key file the role generates (a key never stands in a command line)",
+    "--api-key": "the key file the role generates (a key is never put on a command line)",
 }
 """Flags that the plan or the role writes, and where their value comes from."""
 
@@ -63,8 +63,8 @@ def read_flags(flags: object, errors: PlanErrors) -> list[str]:
         errors.add(
             "serving.flags",
             f"firstlight_serving.flags is {_shown(flags)}",
-            "flags is a list of command line words",
-            "write one list item for each word: [--max-num-seqs, 4]",
+            "flags is a list of command line arguments",
+            "write one list item per argument: [--max-num-seqs, 4]",
         )
         return []
     written = [str(flag) for flag in flags]
@@ -74,7 +74,7 @@ def read_flags(flags: object, errors: PlanErrors) -> list[str]:
             errors.add(
                 "serving.flags",
                 f"firstlight_serving.flags has the item {_shown(flag)}",
-                "each word of the command line is a list item of its own",
+                "each argument is a list item of its own",
                 "split it into the flag and its value",
             )
     names = [name for flag in written if (name := flag_name(flag))]
@@ -86,7 +86,7 @@ def read_flags(flags: object, errors: PlanErrors) -> list[str]:
                 "serving.flags",
                 f"firstlight_serving.flags has {name} {names.count(name)} times",
                 "the engine would use only the last one",
-                f"leave one {name}",
+                f"keep one {name}",
             )
     return written
 

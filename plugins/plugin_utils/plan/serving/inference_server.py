@@ -251,8 +251,8 @@ def _in_venv(settings: Mapping[str, Any]) -> bool:
         raise ValueError(f"inference_server_runtime is {runtime!r}, expected docker or venv")
     if runtime not in _profile(settings).runtimes:
         raise ValueError(
-            f"inference_server_runtime is {runtime} with profile {profile}: out of a virtual environment one node "
-            "is served; set inference_server_profile to vllm-single, or inference_server_runtime to docker"
+            f"inference_server_runtime is {runtime} with profile {profile}: a virtual environment serves on one "
+            "node only; set inference_server_profile to vllm-single, or inference_server_runtime to docker"
         )
     return runtime == "venv"
 

@@ -29,13 +29,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.fit.para
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.config import read_config
 
 ERRORS = {
-    "serving.parallel": "The model is cut into as many shards as there are ranks, and each needs a GPU of its own.",
+    "serving.parallel": "The model is split into as many shards as there are ranks, and each needs a GPU of its own.",
     "serving.context": "A model answers badly, or not at all, beyond the context it was made for.",
     "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
     "serving.listen": "The server binds to one address; a name may mean another one tomorrow.",
     "serving.utilisation": "On unified memory the engine takes its share from the operating system. Above the "
-    "ceiling the host is killed or hangs, and somebody has to walk to it. A GPU with memory of its own needs what is "
-    "above the ceiling for CUDA graphs, NCCL and the driver; the engine ends out of memory after it has loaded "
+    "ceiling the host dies or hangs, and somebody has to walk to it. A GPU with memory of its own needs what is "
+    "above the ceiling for CUDA graphs, NCCL and the driver; the engine runs out of memory after it has loaded "
     "everything. An entry of a site's own catalog may set another ceiling (utilisation_ceiling).",
 }
 
@@ -200,7 +200,7 @@ def _way_out(tensor: int, pipeline: int, place: Place, model: Mapping[str, Any] 
     if place.replicas > 1 and replicas and within and replace(place, replicas=replicas).holds(tensor, pipeline):
         found.append(f"set firstlight_serving.replicas to {replicas}")
     found = [one for one in found if one]
-    return ", or ".join(found) or f"list hosts whose GPUs are as many as the ranks, or make the ranks {place.gpus}"
+    return ", or ".join(found) or f"list hosts with as many GPUs as there are ranks, or use {place.gpus} ranks"
 
 
 def _utilisation(

@@ -12,7 +12,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.descript
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts import engine_of, part
 
 ERRORS = {
-    "serving.profile": "A profile is one way to launch an engine; which ones there are is known.",
+    "serving.profile": "A profile is one way to launch an engine; there are no others than those listed.",
 }
 
 

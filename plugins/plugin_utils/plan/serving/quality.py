@@ -11,7 +11,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.catalog.prompts
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys, read_mapping
 
-ERRORS = {"quality.limit": "A limit that no answer can miss, or none can keep, would gate nothing or everything."}
+ERRORS = {"quality.limit": "A limit that every answer meets, or none can, would gate nothing or everything."}
 QUALITY_KEYS = ("gate", "limits")
 _NAME = "firstlight_quality"
 
@@ -43,7 +43,7 @@ def read_quality(intent: Mapping[str, Any], errors: PlanErrors) -> Quality:
             "intent.type",
             f"{_NAME}.gate is {gate!r}",
             "gate is true or false",
-            "leave it out to have changes wait wherever answers of the model were accepted",
+            "leave it out to gate changes wherever answers of the model were accepted",
         )
         gate = None
     limits = given.get("limits")
@@ -61,7 +61,7 @@ def read_quality(intent: Mapping[str, Any], errors: PlanErrors) -> Quality:
             errors.add(
                 "quality.limit",
                 f"{_NAME}.limits.{name} is {value!r}",
-                "it is by how much the figure may be below the reference's, a share from 0 to 1",
+                "it is how far the figure may be below the reference's, a fraction from 0 to 1",
                 f"write 0.5 % as {name}: 0.005, or leave it out",
             )
     return Quality(gate, {name: float(value) for name, value in read.items() if isinstance(value, (int, float))})

@@ -10,11 +10,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.launch.descript
 
 _MADE = {
     # llmapi/llm_args.py and _torch/pyexecutor/model_engine.py of 1.2.1: enable_autotuner, TLLM_AUTOTUNER_CACHE_PATH.
-    "tensorrt-llm": "its PyTorch backend has no engine files, so nothing is to be built with trtllm-build; every rank "
-    "reads its shards, tunes its kernels and captures its CUDA graphs anew",
-    "vllm": "there are no engine files; every rank reads its shards, compiles and captures its CUDA graphs anew",
+    "tensorrt-llm": "its PyTorch backend has no engine files, so trtllm-build is not needed; every rank "
+    "reads its shards, tunes its kernels and captures its CUDA graphs again",
+    "vllm": "there are no engine files; every rank reads its shards, compiles and captures its CUDA graphs again",
     "sglang": "there are no engine files; every rank reads its shards, compiles its kernels and captures its CUDA "
-    "graphs anew",
+    "graphs again",
 }
 _CACHE = "TLLM_AUTOTUNER_CACHE_PATH"
 
@@ -25,8 +25,8 @@ def standing_notes(profile: str) -> list[str]:
     if known is None or known.engine != "tensorrt-llm":
         return []
     note = (
-        "a change of tensor_parallel, or of the model and with it of its quantisation, starts TensorRT-LLM from its "
-        f"weights: {_MADE[known.engine]}. Launch says so before it stops what serves"
+        "a change of tensor_parallel, or of the model and with it of its quantisation, starts TensorRT-LLM from the "
+        f"weights: {_MADE[known.engine]}. Launch reports this before it stops the running model"
     )
     return [note]
 
@@ -47,8 +47,8 @@ def rebuild_notes(seen: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]
     path = (server.get("inference_server_environment") or {}).get(_CACHE)
     if profile.engine == "tensorrt-llm" and path:
         notes.append(
-            f"{_CACHE} is {path}: what is kept there was tuned for the shards before; the engine adds to it "
-            "and does not clear it, so remove the file where a start is to measure everything"
+            f"{_CACHE} is {path}: its content was tuned for the previous shards; the engine adds to it "
+            "and does not clear it, so remove the file for a start that measures everything"
         )
     return notes
 
@@ -58,9 +58,9 @@ def _changes(groups: list[Mapping[str, Any]], server: Mapping[str, Any]) -> list
     size = server.get("inference_server_tensor_parallel")
     before = next((one["tensor_parallel"] for one in groups if isinstance(one.get("tensor_parallel"), int)), None)
     if before is not None and size is not None and int(size) != before:
-        found.append(f"tensor parallel goes from {before} to {size}")
+        found.append(f"tensor parallel changes from {before} to {size}")
     model = str(server.get("inference_server_served_name") or "")
     asked = next((str(one["model"]) for one in groups if one.get("model")), "")
     if asked and model and asked != model:
-        found.append(f"the model goes from {asked} to {model}, and with it the quantisation its checkpoint has")
+        found.append(f"the model changes from {asked} to {model}, and with it the quantisation of its checkpoint")
     return found

@@ -118,7 +118,7 @@ def read_speculative(serving: Mapping[str, Any], errors: PlanErrors) -> dict[str
         errors.add(
             "serving.value",
             f"{where} has the method {method!r} and {tokens!r} tokens",
-            "speculative decoding has a method and a number of tokens to guess, 1 to 64",
+            "speculative decoding has a method and a number of draft tokens, 1 to 64",
             "write it as {method: mtp, tokens: 2}",
         )
         return None
@@ -135,7 +135,7 @@ def read_engine_settings(serving: Mapping[str, Any], errors: PlanErrors) -> dict
         errors.add(
             "intent.type",
             f"{where} is {value!r}",
-            f"{where} is a mapping, as the engine's settings file is",
+            f"{where} is a mapping, like the engine's settings file",
             "write it as {cuda_graph_config: {enable_padding: true}}",
         )
         return {}
@@ -143,8 +143,8 @@ def read_engine_settings(serving: Mapping[str, Any], errors: PlanErrors) -> dict
     if strange:
         errors.add(
             "intent.type",
-            f"{strange} is of a kind that a settings file cannot have",
-            "a settings file has text, numbers, true, false, null, lists and mappings",
+            f"{strange} is of a type that a settings file cannot contain",
+            "a settings file contains text, numbers, true, false, null, lists and mappings",
             "put it in quotes, if it is text",
         )
         return {}

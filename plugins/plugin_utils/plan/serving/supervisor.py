@@ -120,8 +120,8 @@ def config(settings: Mapping[str, Any]) -> dict[str, Any]:
     if _number("supervisor_heartbeat_timeout", settings) < SHORTEST_HEARTBEAT_TIMEOUT:
         raise ValueError(
             f"supervisor_heartbeat_timeout is {settings['supervisor_heartbeat_timeout']}, expected "
-            f"{SHORTEST_HEARTBEAT_TIMEOUT} or more: supervisors report every two seconds, and one that misses a report "
-            "is not gone"
+            f"{SHORTEST_HEARTBEAT_TIMEOUT} or more: supervisors report every two seconds, and one missed report "
+            "does not mean that a node is gone"
         )
     groups = [_group(one, settings) for one in _listed(settings["supervisor_groups"])]
     document = {
@@ -198,7 +198,7 @@ def _group(group: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, A
     if not {"name", "nodes"} <= set(group) <= known:
         raise ValueError(
             f"a group of supervisor_groups has {', '.join(sorted(map(str, group)))}, expected name and nodes, and "
-            "perhaps probe, gpus and cache: correct the group"
+            "optionally probe, gpus and cache: correct the group"
         )
     node = str(settings["supervisor_node"])
     if not isinstance(group["nodes"], Mapping) or not group["nodes"].get(node):

@@ -9,7 +9,7 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import read_mapping
 
-ERRORS = {"targets.value": "A target that no server can be held against would never be missed, or always."}
+ERRORS = {"targets.value": "A target that is not a valid figure would never be missed, or always."}
 
 _HOUR_MS = 3_600_000
 _TIME = (1, _HOUR_MS, f"a time is a number of milliseconds from 1 to {_HOUR_MS}", "write it without quotes and unit")
@@ -17,7 +17,12 @@ _RANGES: Mapping[str, tuple[float, float, str, str]] = {
     "ttft_p95_ms": _TIME,
     "tpot_p95_ms": _TIME,
     "e2e_p95_ms": _TIME,
-    "queue": (0, 1_000_000, "it is how many requests may wait, 0 to 1000000", "write a whole number, as queue: 16"),
+    "queue": (
+        0,
+        1_000_000,
+        "it is the number of requests that may wait, 0 to 1000000",
+        "write a whole number, as queue: 16",
+    ),
     "prefix_hit_rate": (0, 1, "it is a share from 0 to 1", "write 30 % as prefix_hit_rate: 0.3"),
 }
 TARGET_KEYS = tuple(_RANGES)

@@ -39,15 +39,15 @@ def _pins(packages: Mapping[str, Any]) -> dict[str, str]:
     drivers = sorted(str(name) for name in packages if _WITH_DRIVER.match(str(name)) or named(str(name), DRIVERS))
     if drivers:
         raise ValueError(
-            f"cuda_toolkit_packages contains {', '.join(drivers)}, expected a toolkit without a driver: these bring "
-            "one of their own in place of the pinned one. Take cuda-toolkit-* instead of cuda, and leave the driver to "
+            f"cuda_toolkit_packages contains {', '.join(drivers)}, expected a toolkit without a driver: these install "
+            "their own in place of the pinned one. Take cuda-toolkit-* instead of cuda, and leave the driver to "
             "the role nvidia_driver"
         )
     loose = sorted(str(name) for name, version in packages.items() if not version)
     if loose:
         raise ValueError(
             f"cuda_toolkit_packages gives no version for {', '.join(loose)}, expected exact ones: give them "
-            f"(`apt-cache policy {loose[0]}` shows what there is)"
+            f"(`apt-cache policy {loose[0]}` lists the versions)"
         )
     return {str(name): str(packages[name]) for name in sorted(packages, key=str)}
 
@@ -60,7 +60,9 @@ def _release(pins: Mapping[str, str], version: str) -> str:
     releases = sorted(set(named_by.values()))
     if not releases or len(releases) > 1:
         told = (
-            f"of the releases {', '.join(releases)}" if releases else "that name no release as cuda-toolkit-13-0 does"
+            f"of the releases {', '.join(releases)}"
+            if releases
+            else "whose names give no release, as cuda-toolkit-13-0 does"
         )
         raise ValueError(
             f"cuda_toolkit_packages has packages {told}, expected one release: name the packages of one toolkit"

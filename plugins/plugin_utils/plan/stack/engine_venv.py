@@ -38,8 +38,8 @@ def desired(variables: Mapping[str, Any]) -> dict[str, Any]:
     text = settings.get("engine_venv_lock_text")
     if not text:
         raise ValueError(
-            f"engine_venv_lock is {settings.get('engine_venv_lock')!r}, which gives no lock, expected the path of a "
-            "file with every wheel of the engine pinned by hash: take one of catalog/locks, or make one (docs/venv.md)"
+            f"engine_venv_lock is {settings.get('engine_venv_lock')!r}, which is not a lock, expected the path of a "
+            "file with every wheel of the engine pinned by hash: use one of catalog/locks, or create one (docs/venv.md)"
         )
     directory = check_directory(str(settings["engine_venv_directory"]))
     check_index(str(settings["engine_venv_index"]))

@@ -107,7 +107,7 @@ def _pins(variables: Mapping[str, Any], nvswitch: bool) -> dict[str, str | None]
     if loose and _policy(variables) == INSTALL:
         raise ValueError(
             f"nvidia_driver_packages gives no version for {', '.join(loose)}, but the policy {INSTALL} installs only "
-            f"exact versions: give them (`apt-cache policy {loose[0]}` shows what there is)"
+            f"exact versions: give them (`apt-cache policy {loose[0]}` lists the versions)"
         )
     version = _version(variables, packages)
     for name, one in fabric.items():
@@ -164,7 +164,7 @@ def _driver(variables: Mapping[str, Any], pins: Mapping[str, str | None]) -> dic
     if kept := sorted(set(remove) & set(pins)):
         raise ValueError(
             f"nvidia_driver_remove has {', '.join(kept)}, which nvidia_driver_packages installs, expected packages "
-            "that are not of the set: take them out of one of the two"
+            "that are not part of the set: take them out of one of the two"
         )
     if remove:
         state["remove"] = sorted(set(remove))

@@ -62,7 +62,7 @@ def _driver(variables: Mapping[str, Any]) -> Iterator[Decision]:
         return
     if variables.get("nvidia_driver_headers") and builds_module(variables.get("nvidia_driver_packages") or {}):
         headers = {HEADERS: None}
-        yield _decision(role, "kernel headers", "installed", "for the kernel that runs", headers)
+        yield _decision(role, "kernel headers", "installed", "for the running kernel", headers)
     yield _decision(role, "former driver", "removed in the same transaction", "where another one is installed")
     does = f"{PERSISTENCE_FILE} is written"
     yield _decision(role, "persistence", does, "where nvidia-persistenced starts without persistence mode")

@@ -18,12 +18,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.packages.source
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys import check_keys
 
 ERRORS = {
-    "source.unknown": "A stack names the source of its packages; a name nobody knows has no address and no key.",
-    "source.kind": "A source is a repository of its own, or one the host has already.",
+    "source.unknown": "A stack names the source of its packages; an unknown name has no address and no key.",
+    "source.kind": "A source is a repository of its own, or one that the host already has.",
     "source.repository": "A source has one repository for a distribution and architecture; which one is not guessed.",
-    "source.key": "Packages are believed only with a key whose fingerprint was pinned from elsewhere.",
-    "source.password": "Addresses of sources are in the plan and in files that everybody on a host may read.",
-    "source.trusted": "Without a signature only a directory on the host itself is believed, never a network.",
+    "source.key": "Packages are trusted only with a key whose fingerprint was pinned independently.",
+    "source.password": "Addresses of sources are in the plan and in files that every user of a host can read.",
+    "source.trusted": "Without a signature only a directory on the host itself is trusted, never a network.",
 }
 
 VARIABLE = "firstlight_sources"
@@ -112,7 +112,7 @@ def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], e
         errors.add(
             "source.trusted",
             f"{where} is trusted and has uris {' '.join(source.get('uris', ['of the catalog']))}",
-            "without a signature only a directory on the host itself is believed",
+            "without a signature only a directory on the host itself is trusted",
             "give key_file and fingerprint instead, or a directory",
         )
     return source
@@ -221,7 +221,7 @@ def _key(
                 return None  # the file could not be read, which is refused where it is read
             missing_inputs.add(
                 "source.key",
-                f"source {name} is known by the fingerprint {' or '.join(pinned)}, and its key is not in the catalog",
+                f"source {name} is pinned to the fingerprint {' or '.join(pinned)}, but its key is not in the catalog",
                 "the key of a source is supplied once, and compared with the fingerprint",
                 f"fetch it from {_place(mine, entry)}, and set {where}",
             )
@@ -242,7 +242,7 @@ def _key(
 
 def _place(mine: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     uris = mine.get("uris") or [uri for one in entry.get("repositories") or () for uri in one["uris"]]
-    return without_credentials(str(uris[0])) if uris else "where you know it"
+    return without_credentials(str(uris[0])) if uris else "a place that you trust"
 
 
 def _has_password(uris: Any, where: str, errors: PlanErrors) -> bool:
@@ -251,7 +251,7 @@ def _has_password(uris: Any, where: str, errors: PlanErrors) -> bool:
         errors.add(
             "source.password",
             f"{where} has a user or password in {', '.join(told)}",
-            "the address of a source has none: it is in the plan, and in files that every user of a host may read",
+            "the address of a source has none: it is in the plan, and in files that every user of a host can read",
             WHERE_LOGINS_BELONG[0].lower() + WHERE_LOGINS_BELONG[1:],
         )
     return bool(told)

@@ -14,12 +14,12 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.keys impor
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.weights_files import LISTS
 
 ERRORS = {
-    "weights.source": "Weights that do not come from a hub come from a directory of the head, named by its whole path.",
-    "weights.endpoint": "Over http anybody on the way says which bytes are right; only a pin says it from elsewhere.",
-    "weights.contents": "A pin that is no digest is one that no file ever matches, and that is found out on the hosts.",
-    "weights.token": "A gated repository hands its files only to an account that has accepted its licence. Without the "
-    "token of one the download ends with 401, after the driver and the reboot.",
-    "weights.files": "Files are named by patterns of their paths in the repository; any other would match nothing.",
+    "weights.source": "Weights that do not come from a hub come from a directory of the head, by its absolute path.",
+    "weights.endpoint": "Over http anyone on the path can replace the bytes; only a pin detects it.",
+    "weights.contents": "A pin that is not a digest never matches a file, and that would show only on the hosts.",
+    "weights.token": "A gated repository serves its files only to an account that has accepted its licence. Without "
+    "the token of one the download fails with 401, after the driver and the reboot.",
+    "weights.files": "Files are selected by patterns of their paths in the repository; any other would match nothing.",
 }
 
 TOKENS = ("model_weights_token", "model_weights_token_path")
@@ -47,8 +47,8 @@ def check_weights_pin(
         errors.add(
             "weights.contents",
             f"models/{(model or {}).get('name')}.yml has contents {pin!r}",
-            "it is the digest of the model's files together, sha256: and 64 digits",
-            "compute it as docs/weights.md says, or leave it out",
+            "it is one digest of all the model's files, sha256: and 64 digits",
+            "compute it as described in docs/weights.md, or leave it out",
         )
     endpoint = str(intent.get("firstlight_weights_endpoint") or (stack or {}).get("weights_endpoint") or "")
     if endpoint.startswith("http:") and not pin and not intent.get("firstlight_weights_source"):
@@ -74,11 +74,11 @@ def check_token(
         missing_inputs.add(
             "weights.token",
             f"{name} is gated, and no access token is given on {', '.join(without[:8])}",
-            f"{repository} is handed out only to an account that has accepted its licence on the hub",
-            "accept the licence there, and set model_weights_token_path to a file on the host with a token that may "
-            "read, or model_weights_token with Ansible Vault (docs/weights.md)",
+            f"{repository} is served only to an account that has accepted its licence on the hub",
+            "accept the licence there, and set model_weights_token_path to a file on the host with a read "
+            "token, or model_weights_token with Ansible Vault (docs/weights.md)",
         )
-    return [f"{name} is gated, licence {(model or {}).get('licence') or 'unknown'}: its use is bound to these terms"]
+    return [f"{name} is gated, licence {(model or {}).get('licence') or 'unknown'}: its use is subject to these terms"]
 
 
 def check_model_files(intent: Mapping[str, Any], model: Mapping[str, Any] | None, errors: PlanErrors) -> None:

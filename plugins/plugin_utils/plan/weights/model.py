@@ -14,7 +14,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.files import refuse_gguf
 
 ERRORS = {
-    "model.unknown": "A model is known by its config.json: the catalog has it, or you give it.",
+    "model.unknown": "A model is defined by its config.json: from the catalog, or from you.",
     "model.revision": "A branch moves; only a commit says which bytes every host must have.",
 }
 
@@ -41,7 +41,7 @@ def find_model(
     errors.add(
         "model.unknown",
         f"firstlight_model is {name!r}",
-        f"the catalog has no models/{name}.yml, and a model is known by its config.json",
+        f"the catalog has no models/{name}.yml, and a model is defined by its config.json",
         suggest(
             name,
             sorted(models),

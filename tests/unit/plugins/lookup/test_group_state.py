@@ -206,7 +206,7 @@ def test_what_the_head_serves_now_is_held_against_its_plan() -> None:
     roles = {"inference_server": {**PLAN["roles"]["inference_server"], "inference_server_profile": "sglang"}}
     found = state("serving", {"a": {"firstlight_plan": {**PLAN, "roles": roles}, "serving_seen": {"serving": seen}}})
     assert found["other_model"] == "old"
-    assert "the model goes from old to new" in found["rebuild"][0]
+    assert "the model changes from old to new" in found["rebuild"][0]
     nothing = state("serving", {"a": {"firstlight_plan": PLAN, "serving_seen": {"skipped": True}}, "b": {}})
     assert (nothing["other_model"], nothing["rebuild"]) == ("", [])
 

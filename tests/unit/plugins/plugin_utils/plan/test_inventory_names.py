@@ -262,13 +262,13 @@ def test_other_slips(name: str, meant: str) -> None:
 def test_a_block_that_lost_its_indentation_is_one_error() -> None:
     (one,) = refused({"firstlight_serving": None, "tensor_parallel": 4, "port": 290})
     assert one["id"] == "intent.indentation"
-    assert one["found"] == "port and tensor_parallel stand at the top level, and firstlight_serving has no value"
+    assert one["found"] == "port and tensor_parallel are at the top level, and firstlight_serving has no value"
     assert one["remedy"].startswith("indent them below firstlight_serving;")
 
 
 def test_a_key_by_itself_is_told_where_it_belongs() -> None:
     (one,) = refused({"rails": []})
-    assert one["found"] == "rails stands at the top level"
+    assert one["found"] == "rails is at the top level"
     assert "indent it below firstlight_fabric" in one["remedy"]
     (one,) = refused({"listen": "::"})
     assert "firstlight_serving or firstlight_endpoint" in one["rule"]

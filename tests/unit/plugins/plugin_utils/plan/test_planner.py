@@ -457,7 +457,7 @@ RAILS = INTENT["firstlight_fabric"]["rails"]
         ({"serving": {"flags": ["--max_model_len=4"]}}, "serving.flags", "take --max-model-len out"),
         ({"serving": {"flags": ["-tp", "4"]}}, "serving.flags", "take -tp out"),
         ({"serving": {"flags": ["--api-key", "k"]}}, "serving.flags", "take --api-key out"),
-        ({"serving": {"flags": ["--seed", "1", "--seed=2"]}}, "serving.flags", "leave one --seed"),
+        ({"serving": {"flags": ["--seed", "1", "--seed=2"]}}, "serving.flags", "keep one --seed"),
         ({"image": "vllm/vllm-openai:v0.32.0"}, "image.unpinned", "set firstlight_image"),
         ({"image": "vllm/vllm-openai@sha256:123"}, "image.unpinned", "set firstlight_image"),
         ({"model_revision": "main"}, "model.revision", "commit of lab/tiny"),

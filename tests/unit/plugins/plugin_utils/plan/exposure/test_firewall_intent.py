@@ -43,7 +43,7 @@ def test_an_intent_is_read() -> None:
         ({"open": [{"name": "console"}]}, "firewall.opening", "firstlight_firewall.open[0].protocol is None"),
         ({"open": ["all"]}, "firewall.opening", "firstlight_firewall.open[0] is 'all'"),
         ({"open": [OWN, OWN]}, "firewall.name", "firstlight_firewall.open[1].name"),
-        ({"open": [{**OWN, "name": "endpoint"}]}, "firewall.name", "the plan's own"),
+        ({"open": [{**OWN, "name": "endpoint"}]}, "firewall.name", "reserved for the plan"),
         ({"ssh_from": ["10.0.0.1/8"]}, "firewall.ssh-from", "10.0.0.1/8"),
         ({"ssh_from": "10.0.0.0/8"}, "firewall.ssh-from", "a list"),
     ],

@@ -108,7 +108,7 @@ def test_an_exporter_that_is_there_is_passed_on_without_a_unit() -> None:
         ({"monitoring_engine_urls": ["http://127.0.0.1:1/metrics", "http://127.0.0.2:1/metrics"]}, "same port"),
         ({"monitoring_ray_url": "http://head:1/metrics"}, "expected http://ADDRESS"),
         ({"monitoring_pins": {"bash": 5.2}}, "in quotes"),
-        ({"monitoring_gpus": "many"}, "how many GPUs"),
+        ({"monitoring_gpus": "many"}, "the number of GPUs"),
         ({"monitoring_certificates": ["a.pem"]}, "absolute path"),
         ({"monitoring_firewall_tables": ["firstlight"]}, "FAMILY NAME"),
         ({"monitoring_targets": {"ttft_p95_ms": "800 ms"}}, "expected numbers by name"),

@@ -171,16 +171,16 @@ def test_the_file_has_no_route_and_means_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"port": ""}, "is no network interface name"),
-        ({"port": "a-name-of-16-char"}, "is no network interface name"),
-        ({"port": "eth 0"}, "is no network interface name"),
-        ({"port": 'eth"0'}, "is no network interface name"),
-        ({"port": "eth0\n"}, "is no network interface name"),
+        ({"port": ""}, "is not a network interface name"),
+        ({"port": "a-name-of-16-char"}, "is not a network interface name"),
+        ({"port": "eth 0"}, "is not a network interface name"),
+        ({"port": 'eth"0'}, "is not a network interface name"),
+        ({"port": "eth0\n"}, "is not a network interface name"),
         ({"mtu": 576}, "MTU of fabric port enp1s0f1np1 is 576, expected 1280 to 9216"),
         ({"mtu": 90000}, "set firstlight_fabric.mtu to 9000"),
-        ({"address": "192.168.100.10"}, "no host address with a prefix length"),
-        ({"address": "192.168.100.0/24"}, "no host address with a prefix length"),
-        ({"address": "192.168.100.255/24"}, "no host address with a prefix length"),
+        ({"address": "192.168.100.10"}, "not a host address with a prefix length"),
+        ({"address": "192.168.100.0/24"}, "not a host address with a prefix length"),
+        ({"address": "192.168.100.255/24"}, "not a host address with a prefix length"),
         ({"address": "192.168.100.300/24"}, "expected an IPv4 address with its prefix"),
         ({"address": "fd00::1/64"}, "expected an IPv4 address with its prefix"),
     ],
@@ -239,5 +239,5 @@ def test_of_a_port_that_is_still_to_be_found_only_the_packages_are_known() -> No
 
 @pytest.mark.parametrize("name", [".", "..", "renderer", "eth*", "a;b", "a[0]", "a?b", "é"])
 def test_names_that_mean_something_else_to_netplan_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no network interface name"):
+    with pytest.raises(ValueError, match="is not a network interface name"):
         desired(with_port(port=name))

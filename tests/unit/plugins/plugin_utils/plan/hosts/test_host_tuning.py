@@ -141,7 +141,7 @@ def test_what_updates_firmware_by_itself_is_held_off_where_that_is_asked_for(off
 
 def test_a_vendors_unit_without_its_ending_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"has 'dgx-dashboard', expected units with their ending, such as dgx-dashboard\.service"
+        ValueError, match=r"has 'dgx-dashboard', expected units with their suffix, such as dgx-dashboard\.service"
     ):
         desired(variables(host_tuning_vendor_updates="off", host_tuning_vendor_update_units=["dgx-dashboard"]))
     assert desired(variables(host_tuning_vendor_update_units=["dgx-dashboard"]))["units"]
@@ -210,8 +210,8 @@ def test_what_cannot_be_is_refused(name: str, value: object, words: str) -> None
     [
         ("oom_memory_percent", 0, "expected a percentage of 1 to 100"),
         ("oom_swap_percent", "keep", "expected a percentage of 1 to 100"),
-        ("oom_prefer", ["a|b"], "expected beginnings of process names"),
-        ("oom_avoid", [""], "expected beginnings of process names"),
+        ("oom_prefer", ["a|b"], "expected prefixes of process names"),
+        ("oom_avoid", [""], "expected prefixes of process names"),
     ],
 )
 def test_a_guard_that_cannot_be_is_refused(name: str, value: object, words: str) -> None:

@@ -69,7 +69,7 @@ def test_eight_reference_nodes_are_too_much_for_a_rack_of_30_kw() -> None:
     _, (error,) = evaluated([rack(8, power_w=30000)], {}, "h100-sxm-4-nvswitch")
     assert error["id"] == "power.rack"
     assert error["found"] == (
-        "rack a has 8 hosts h100-sxm-4-nvswitch, which take 8 x 3500 W = 28000 W sustained (each 4 x 700 W for GPUs "
+        "rack a has 8 hosts h100-sxm-4-nvswitch, which draw 8 x 3500 W = 28000 W sustained (each 4 x 700 W for GPUs "
         "and 700 W for the rest) and 8 x 4000 W = 32000 W in transients; it can give 30000 W"
     )
     assert error["remedy"].startswith("keep 7 of them in it (7 x 4000 W = 28000 W), or correct power_w")
@@ -79,7 +79,7 @@ def test_what_fits_is_told() -> None:
     notes, errors = evaluated([rack(7, power_w=30000)], {}, "h100-sxm-4-nvswitch")
     assert not errors
     assert " ".join(notes) == (
-        "Rack a can give 30000 W; its hosts take 7 x 3500 W = 24500 W sustained (each 4 x 700 W for GPUs and 700 W for "
+        "Rack a can give 30000 W; its hosts draw 7 x 3500 W = 24500 W sustained (each 4 x 700 W for GPUs and 700 W for "
         "the rest) and 7 x 4000 W = 28000 W in transients."
     )
 
@@ -95,15 +95,15 @@ def test_every_rack_is_evaluated_by_its_own_limit() -> None:
     notes, errors = evaluated(racks, {"rack_w": 300}, "gb10")
     assert [one["found"].partition(" has")[0] for one in errors] == ["rack b"]
     assert notes == [
-        "Rack a can give 1000 W; its hosts take 4 x 240 W = 960 W at most.",
-        "The rack can give 300 W; its hosts take 240 W at most.",
+        "Rack a can give 1000 W; its hosts draw 4 x 240 W = 960 W at most.",
+        "The rack can give 300 W; its hosts draw 240 W at most.",
     ]
 
 
 def test_a_rack_that_cannot_carry_one_host_says_so() -> None:
     _, (error,) = evaluated([rack(1, power_w=5000)], {}, "h100-sxm-8")
-    assert error["found"].startswith("rack a has 1 host h100-sxm-8, which take 10200 W sustained")
-    assert error["remedy"].startswith("bring more power to it")
+    assert error["found"].startswith("rack a has 1 host h100-sxm-8, which draw 10200 W sustained")
+    assert error["remedy"].startswith("provide more power")
 
 
 def test_what_the_operator_says_of_the_rest_counts() -> None:
@@ -112,7 +112,7 @@ def test_what_the_operator_says_of_the_rest_counts() -> None:
     assert "2 x 4800 W = 9600 W in transients" in error["found"]
     notes, _ = evaluated([rack(1, power_w=1500)], {"other_w": 400}, "h100-pcie")
     assert notes == [
-        "Rack a can give 1500 W; its hosts take 1100 W sustained (each 2 x 350 W for GPUs and 400 W for the rest)."
+        "Rack a can give 1500 W; its hosts draw 1100 W sustained (each 2 x 350 W for GPUs and 400 W for the rest)."
     ]
 
 
@@ -120,8 +120,8 @@ def test_what_nobody_knows_is_the_least() -> None:
     notes, errors = evaluated([rack(2, power_w=1500)], {}, "h100-pcie")
     assert not errors
     assert " ".join(notes) == (
-        "Rack a can give 1500 W; its hosts take 2 x 700 W = 1400 W at least (each 2 x 350 W for GPUs). What the rest "
-        "takes is not known: set firstlight_power.other_w."
+        "Rack a can give 1500 W; its hosts draw 2 x 700 W = 1400 W at least (each 2 x 350 W for GPUs). The draw of "
+        "the rest is not known: set firstlight_power.other_w."
     )
     _, (error,) = evaluated([rack(3, power_w=1500)], {}, "h100-pcie")
     assert "3 x 700 W = 2100 W at least" in error["found"]
@@ -130,7 +130,7 @@ def test_what_nobody_knows_is_the_least() -> None:
 def test_a_host_is_evaluated_by_its_supply() -> None:
     _, (error,) = evaluated([], {"host_w": 3600}, "h100-sxm-4")
     assert error["id"] == "power.host"
-    assert error["remedy"].startswith("give it 4000 W at least")
+    assert error["remedy"].startswith("give it at least 4000 W")
     assert evaluated([], {"host_w": 4000}, "h100-sxm-4") == ([], [])
 
 

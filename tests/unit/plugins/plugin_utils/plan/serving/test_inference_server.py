@@ -103,7 +103,7 @@ def test_another_lock_is_another_unit() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"inference_server_profile": "vllm-ray"}, "out of a virtual environment one node is served"),
+        ({"inference_server_profile": "vllm-ray"}, "a virtual environment serves on one node only"),
         ({"inference_server_runtime": "podman"}, "expected docker or venv"),
         ({"inference_server_runtime": "docker"}, "is not pinned"),
     ],

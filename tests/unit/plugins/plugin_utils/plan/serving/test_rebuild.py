@@ -33,14 +33,17 @@ def test_nothing_is_said_where_nothing_changes(profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_other_shards_are_told_for_every_engine(profile: str) -> None:
     (note,) = rebuild_notes(SEEN, plan(profile, size=8))
-    assert note.startswith("tensor parallel goes from 4 to 8: ")
+    assert note.startswith("tensor parallel changes from 4 to 8: ")
     assert "no engine files" in note
     assert note.endswith("takes as long as a first one")
 
 
 def test_another_quantisation_is_another_model() -> None:
     (note,) = rebuild_notes(SEEN, plan(model="llama-3.3-70b-fp8-dynamic", size=2))
-    assert "tensor parallel goes from 4 to 2 and the model goes from llama-3.3-70b to llama-3.3-70b-fp8-dynamic" in note
+    assert (
+        "tensor parallel changes from 4 to 2 and the model changes from llama-3.3-70b to llama-3.3-70b-fp8-dynamic"
+        in note
+    )
     assert "quantisation" in note
     assert "trtllm-build" in note
 

@@ -82,7 +82,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("all of the memory", H100, {"serving": {"gpu_memory_utilization": 1.0}}, "serving.utilisation", "to 0.95 or less"),
     ("nearly all", H100, {"serving": {"gpu_memory_utilization": 0.99}}, "serving.utilisation", "to 0.95 or less"),
     ("unified memory", SPARKS, {"serving": {"gpu_memory_utilization": 0.9}}, "serving.utilisation", "to 0.85 or less"),
-    ("AWQ of BF16", H100, flags("--quantization", "awq"), "model.quantization", "vllm quantises by itself with fp8"),
+    ("AWQ of BF16", H100, flags("--quantization", "awq"), "model.quantization", "vllm quantises at load time with fp8"),
     ("GPTQ of BF16", H100, flags("-q", "gptq_marlin"), "model.quantization", "take --quantization out"),
     (
         "another method",
@@ -151,7 +151,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "take CUDA_V",
     ),
     ("a type misspelt", H100, {"serving": {"kv_cache_dtype": "fp8_e4m4"}}, "flags.value", "fp8_e4m3"),
-    ("one flag twice", H100, flags("--seed", "1", "--seed", "2"), "serving.flags", "leave one --seed"),
+    ("one flag twice", H100, flags("--seed", "1", "--seed", "2"), "serving.flags", "keep one --seed"),
     (
         "a port that is no rail",
         SPARKS,
@@ -200,7 +200,7 @@ NOTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"serving": {"tensor_parallel": 1, "pipeline_parallel": 4}},
         "pipeline-over-sparks: pipeline parallel over hosts of one GPU",
     ),
-    ("blocks of a hybrid", SPARKS, flags("--block-size", "128"), "--block-size 128 is not kept"),
+    ("blocks of a hybrid", SPARKS, flags("--block-size", "128"), "--block-size 128 has no effect"),
 ]
 
 

@@ -80,7 +80,7 @@ def test_a_driver_in_the_set_is_refused(driver: str) -> None:
         ({"packages": {}}, "cuda_toolkit_version is 13.0.3, but cuda_toolkit_packages is empty"),
         ({"packages": {**PACKAGES, "cuda-nvcc-13-0": None}}, "no version for cuda-nvcc-13-0, expected exact ones"),
         ({"packages": {**PACKAGES, "cuda-nvcc-12-6": "1"}}, "of the releases 12.6, 13.0, expected one release"),
-        ({"packages": {"gcc": "12"}}, "that name no release"),
+        ({"packages": {"gcc": "12"}}, "whose names give no release"),
         ({"version": "12.6.3"}, "cuda_toolkit_version is 12.6.3, but the packages are of release 13.0"),
         ({"version": "13.0.2"}, "13.0.2, but cuda-toolkit-13-0 is pinned to 13.0.3-1"),
         ({"version": "thirteen"}, "expected numbers as in 13.0.3"),
