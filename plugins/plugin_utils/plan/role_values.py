@@ -27,8 +27,8 @@ _KINDS = {
     "bool": ("true or false", "write true or false, without quotes"),
     "int": ("a whole number", "write a number, without quotes"),
     "float": ("a number", "write a number, without quotes"),
-    "str": ("a text", "write one value, as a text"),
-    "path": ("a path", "write one path, as a text"),
+    "str": ("a string", "write one value, as a string"),
+    "path": ("a path", "write one path, as a string"),
     "list": ("a list", "write it as a YAML list, as [a, b]"),
     "dict": ("a mapping", "write it as a YAML mapping, its keys indented below it"),
 }

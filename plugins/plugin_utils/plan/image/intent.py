@@ -13,7 +13,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.image.recipe import wants_build
 
 ERRORS = {
-    "image.unpinned": "A tag moves; only a digest says that every host runs the same bytes, now and later.",
+    "image.unpinned": "A tag moves; only a digest guarantees that every host runs the same bytes, now and later.",
     "image.archive": "An archive is a file on the head or on the controller; no other place is searched.",
 }
 

@@ -47,8 +47,8 @@ PLANNED_FLAGS = {
     "--master-addr": "firstlight_fabric",
     "--master-port": "firstlight_fabric",
     "--dist-init-addr": "firstlight_fabric",
-    "--distributed-timeout-seconds": "the launch, so that a missing rank ends a start within minutes",
-    "--cpu-distributed-timeout-seconds": "the launch, so that a missing rank ends a start within minutes",
+    "--distributed-timeout-seconds": "the launch, so that a missing rank fails a start within minutes",
+    "--cpu-distributed-timeout-seconds": "the launch, so that a missing rank fails a start within minutes",
     "--headless": "the group head of the inventory",
     "--api-key": "the key file the role generates (a key is never put on a command line)",
 }

@@ -34,7 +34,7 @@ ERRORS = {
     "serving.value": "A value that the engine cannot use stops it minutes after the start; here it costs nothing.",
     "serving.listen": "The server binds to one address; a name may mean another one tomorrow.",
     "serving.utilisation": "On unified memory the engine takes its share from the operating system. Above the "
-    "ceiling the host dies or hangs, and somebody has to walk to it. A GPU with memory of its own needs what is "
+    "ceiling the host dies or hangs, and needs somebody on site. A GPU with memory of its own needs what is "
     "above the ceiling for CUDA graphs, NCCL and the driver; the engine runs out of memory after it has loaded "
     "everything. An entry of a site's own catalog may set another ceiling (utilisation_ceiling).",
 }

@@ -83,7 +83,7 @@ def _replacement(name: str, given: Mapping[str, Any], keys: Mapping[str, str], e
     source = _lists(given, where, errors)
     for field in ("directory", "key", "key_file"):
         if given.get(field) is not None and not _is_text(given[field]):
-            _wrong(errors, f"{where}.{field}", given[field], "a text")
+            _wrong(errors, f"{where}.{field}", given[field], "a string")
         elif given.get(field):
             source[field] = given[field]
     listed = given.get("fingerprint")
@@ -126,7 +126,7 @@ def _lists(given: Mapping[str, Any], where: str, errors: PlanErrors) -> Source:
         if value is None:
             continue
         if not isinstance(value, list) or not all(_is_text(one) for one in value):
-            _wrong(errors, f"{where}.{field}", given[field], "a list of texts")
+            _wrong(errors, f"{where}.{field}", given[field], "a list of strings")
         elif field != "uris" or not _has_password(value, where, errors):
             source[field] = value
     return source

@@ -15,7 +15,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.f
 
 ERRORS = {
     "model.unknown": "A model is defined by its config.json: from the catalog, or from you.",
-    "model.revision": "A branch moves; only a commit says which bytes every host must have.",
+    "model.revision": "A branch moves; only a commit defines which bytes every host must have.",
 }
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -120,7 +120,7 @@ def test_the_desired_state_has_the_environment_and_what_makes_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"engine_venv_lock_text": ""}, "gives no lock"),
+        ({"engine_venv_lock_text": ""}, "which is not a lock"),
         ({"engine_venv_requires": {"vllm": "0.31.0"}}, "my.txt pins vllm 0.32.0, expected 0.31.0"),
         ({"engine_venv_python": "python3.11"}, "my.txt is for Python 3.12"),
         ({"engine_venv_python": "pypy"}, "engine_venv_python is 'pypy'"),

@@ -58,9 +58,9 @@ def test_a_profile_becomes_a_state_without_what_is_for_readers() -> None:
     [
         ({"gpu_verify_hardware": {}}, "no gpus and no gpu_name, expected an entry of catalog/hardware"),
         ({"gpu_verify_hardware": {"gpus": 8}}, "the hardware has no gpu_name"),
-        ({"gpu_verify_accept": "kernel.xid"}, "expected a list of ids"),
-        ({"gpu_verify_accept": [""]}, "expected a list of ids"),
-        ({"gpu_verify_accept": [1]}, "expected a list of ids"),
+        ({"gpu_verify_accept": "kernel.xid"}, "expected a list of check ids"),
+        ({"gpu_verify_accept": [""]}, "expected a list of check ids"),
+        ({"gpu_verify_accept": [1]}, "expected a list of check ids"),
     ],
 )
 def test_what_is_no_profile_is_refused(changed: dict[str, Any], words: str) -> None:

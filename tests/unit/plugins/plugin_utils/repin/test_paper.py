@@ -33,7 +33,7 @@ def test_the_fabric_manager_moves_with_its_driver() -> None:
         },
         {
             "what": "kernel headers",
-            "when": "for the kernel that runs",
+            "when": "for the running kernel",
             "packages": [{"name": "linux-headers-KERNEL", "from": None, "to": None}],
         },
     ]
