@@ -48,9 +48,9 @@ def ask(
                 timeout=SLOWEST_SECONDS,
             )
         except subprocess.TimeoutExpired as error:
-            raise AskError(f"the hosts did not answer within {SLOWEST_SECONDS} s: look at the network") from error
+            raise AskError(f"the hosts did not answer within {SLOWEST_SECONDS} s: check the network") from error
         if not file.is_file():
-            raise AskError(f"the hosts could not be asked: {reason(done.stdout, done.stderr)}")
+            raise AskError(f"the hosts could not be queried: {reason(done.stdout, done.stderr)}")
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
@@ -59,4 +59,4 @@ def reason(out: str, complaints: str) -> str:
     """Return why Ansible failed, in a line or two."""
     lines = [line.strip() for text in (complaints, out) for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "FAILED"))] or lines
-    return " ".join(telling[:2])[:400] or "ansible-playbook said nothing"
+    return " ".join(telling[:2])[:400] or "ansible-playbook printed nothing"

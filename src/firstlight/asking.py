@@ -27,8 +27,8 @@ def read_key(help_: ClientHelp) -> str:
         key = path.read_text(encoding="utf-8").strip()
     except FileNotFoundError as error:
         raise FirstlightError(
-            f"{path} is not there, expected the key {help_.key!r}: run site.yml from this machine, which brings it, or "
-            "copy it from another controller"
+            f"{path} does not exist, expected the key {help_.key!r}: run site.yml from this machine, which fetches it, "
+            "or copy it from another controller"
         ) from error
     if stat.S_IMODE(mode) & 0o077:
         raise FirstlightError(f"{path} can be read by others, expected mode 0600: chmod it, and have the key revoked")
@@ -58,12 +58,15 @@ def _trust(help_: ClientHelp) -> ssl.SSLContext:
     path = help_.files.authority
     if not path.is_file():
         raise FirstlightError(
-            f"{path} is not there, expected the certificate of the cluster's authority: run site.yml from this machine"
+            f"{path} does not exist, expected the certificate of the cluster's authority: run site.yml from this "
+            "machine"
         )
     try:
         return ssl.create_default_context(cafile=str(path))
     except ssl.SSLError as error:
-        raise FirstlightError(f"{path} is no certificate ({error.reason}): run site.yml, which brings it") from error
+        raise FirstlightError(
+            f"{path} is not a certificate ({error.reason}): run site.yml, which fetches it"
+        ) from error
 
 
 def reason(error: openai.OpenAIError, help_: ClientHelp) -> str:
@@ -75,17 +78,17 @@ def reason(error: openai.OpenAIError, help_: ClientHelp) -> str:
         if "CERTIFICATE_VERIFY_FAILED" in causes:
             return (
                 f"the certificate of {help_.url} is not trusted: its authority is not the one in "
-                f"{help_.files.authority}, or the name is not in it; run site.yml again, which brings both up to date"
+                f"{help_.files.authority}, or the name is not in it; run site.yml again, which updates both"
             )
-        return f"{help_.url} cannot be reached ({causes}): see `firstlight status`, and whether a firewall is between"
+        return f"{help_.url} cannot be reached ({causes}): see `firstlight status`, and check for a firewall in between"
     if isinstance(error, openai.AuthenticationError):
         return (
             f"the key {help_.key!r} is not known to {help_.url} (401): it was revoked or is of another cluster; run "
-            "site.yml, or ask with another --key"
+            "site.yml, or use another --key"
         )
     if isinstance(error, openai.RateLimitError):
         return (
-            f"the key {help_.key!r} has asked too often (429): wait a moment, or raise its rate in "
+            f"the key {help_.key!r} has exceeded its rate (429): wait a moment, or raise its rate in "
             "firstlight_endpoint.keys"
         )
     if isinstance(error, openai.NotFoundError):

@@ -96,7 +96,7 @@ def _add_directory(found: Found, directory: Path, kind: str | None) -> None:
         and not any(part.startswith(".") for part in path.relative_to(directory).parts)
     ]
     if not paths and not hosts:
-        raise CaptureError(f"{directory} has no files in it, expected captures, such as `firstlight collect` makes")
+        raise CaptureError(f"{directory} has no files in it, expected captures, such as `firstlight collect` writes")
     for path in paths:
         inside = path.relative_to(directory)
         host = inside.parts[0] if len(inside.parts) > 1 else ""
@@ -106,7 +106,7 @@ def _add_directory(found: Found, directory: Path, kind: str | None) -> None:
         _add_file(found, path, host, kind or (named if named in KINDS else None), about)
     for host, about in hosts.items():
         if about.get("error") or not about.get("files"):
-            why = str(about.get("error") or "nothing was collected of this host")
+            why = str(about.get("error") or "nothing was collected from this host")
             found.checks.append(_unread(str(directory / MANIFEST), host, why))
 
 

@@ -15,31 +15,31 @@ from typing import Any, NoReturn
 from .errors import DONE, FAILED, INTERRUPTED, FirstlightError, UsageError
 
 COMMANDS = {
-    "plan": "what would be done to every host, and what cannot work; no host is contacted",
-    "discover": "find machines on the management network and say what they are",
-    "bootstrap": "from a password account to what Ansible needs",
-    "init": "write an inventory to begin with",
+    "plan": "show what would be done to every host, and what cannot work; no host is contacted",
+    "discover": "find machines on the management network and identify them",
+    "bootstrap": "prepare hosts that have only a password account for Ansible",
+    "init": "write a starter inventory",
     "up": "bring a cluster up, or back to its plan: site.yml",
     "verify": "compare every host with its plan, and change nothing",
-    "status": "how a cluster serves: hosts, ranks, model, memory, requests, last completion",
-    "ask": "one question to a cluster, through its endpoint",
-    "bench": "how fast a cluster serves, measured with its engine's own benchmark client",
-    "tune": "try other settings of serving one at a time, and keep what is faster and answers as well",
-    "quality": "whether a cluster still gives the answers that were accepted",
-    "report": "the acceptance report of a cluster, as one HTML file; also made again, checked and compared",
-    "logs": "what the units of serving wrote, on all hosts, by time, without secrets",
-    "repin": "move a cluster to another stack release, or see on paper what that would do",
-    "list": "which models, stacks, hardware, profiles and engines an inventory may name",
-    "fit": "whether a model fits, and how many tokens its cache holds",
-    "estimate": "how fast a model would be on given GPUs: tokens/s, first token, and what bounds it",
-    "cost": "own or rent: what a million tokens cost either way, and when owning pays, with every step",
-    "flags": "which flags of a command line a pinned engine knows",
-    "catalog": "what of the catalog has no source, is missing or is old",
-    "fabric": "what is wrong with fabric ports, from what their hosts print",
-    "collect": "write what the GPU tools of a cluster print into a directory, without secrets and serial numbers",
-    "diagnose": "what is wrong with GPU hosts, from what their tools print",
-    "monitoring": "files for Prometheus and Grafana of a monitoring host; no host is contacted",
-    "completion": "the script with which bash, zsh or fish completes this command",
+    "status": "show how a cluster serves: hosts, ranks, model, memory, requests, last completion",
+    "ask": "send one question to a cluster through its endpoint",
+    "bench": "measure how fast a cluster serves, with its engine's own benchmark client",
+    "tune": "try other serving settings one at a time, and keep those that are faster with equally good answers",
+    "quality": "check whether a cluster still gives the accepted answers",
+    "report": "write the acceptance report of a cluster as one HTML file; also render, check and compare recorded ones",
+    "logs": "show the serving logs of all hosts, ordered by time, without secrets",
+    "repin": "move a cluster to another stack release, or show on paper what that would do",
+    "list": "list the models, stacks, hardware, profiles and engines that an inventory may name",
+    "fit": "compute whether a model fits, and how many tokens its cache holds",
+    "estimate": "estimate how fast a model would be on given GPUs: tokens/s, first token, and what bounds it",
+    "cost": "compare owning and renting: what a million tokens cost either way, and when owning pays, with every step",
+    "flags": "check which flags of a command line a pinned engine knows",
+    "catalog": "list what in the catalog has no source, is missing or is old",
+    "fabric": "find faults of fabric ports in the output of their hosts' tools",
+    "collect": "write the output of a cluster's GPU tools to a directory, without secrets and serial numbers",
+    "diagnose": "find faults of GPU hosts in the output of their tools",
+    "monitoring": "write the Prometheus and Grafana files of a monitoring host; no host is contacted",
+    "completion": "print the script with which bash, zsh or fish completes this command",
     "lab": "a rack in a box: real nodes in containers on this machine",
     "demo": "lab up, site.yml on it, and the completion it served",
 }
@@ -115,7 +115,7 @@ def _status(words: list[str]) -> int:
     except (FirstlightError, OSError) as error:
         return _complain(words, str(error), getattr(error, "status", FAILED), getattr(error, "usage", ""))
     except KeyboardInterrupt:
-        return _complain(words, "interrupted; run the same command again to go on", INTERRUPTED)
+        return _complain(words, "interrupted; run the same command again to continue", INTERRUPTED)
 
 
 def _run(words: list[str]) -> int:
@@ -125,7 +125,7 @@ def _run(words: list[str]) -> int:
     except SystemExit as end:  # of --help and --version
         return int(end.code or DONE)
     if "run" not in arguments:
-        parser.error("the first word is no command: write firstlight COMMAND, then its options")
+        parser.error("the first word is not a command: write firstlight COMMAND, then its options")
     os.umask(0o022)  # files for the nodes need the modes that a node expects, whatever the user's umask
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # treat SIGTERM as an interrupt, so that cleanup runs
     from .options import asked_secrets  # noqa: PLC0415 - `--help` does not wait for it

@@ -71,7 +71,7 @@ class Connection:
         plugin = become_loader.get(method)
         if plugin is None or (plugin.require_tty and not getattr(self._plugin, "has_tty", False)):
             raise UsageError(
-                f"{self.host} has ansible_become_method {method}, expected one that needs no terminal, as sudo: run "
+                f"{self.host} has ansible_become_method {method}, expected one that needs no terminal, such as sudo: run "
                 "ansible-playbook playbooks/verify.yml"
             )
         given = {"become_pass": password} if password else {}
@@ -112,7 +112,7 @@ def read_answer(status: int, out: bytes, err: bytes) -> dict[str, Any]:
     except (IndexError, ValueError):
         pass
     said = [line.strip() for line in (*err.decode("utf-8", "replace").splitlines(), *lines) if line.strip()]
-    return {"problem": f"it gave no answer (status {status}): {said[-1][:300] if said else 'it said nothing'}"}
+    return {"problem": f"it gave no answer (status {status}): {said[-1][:300] if said else 'no output'}"}
 
 
 def read_become_password(files: list[str]) -> str | None:

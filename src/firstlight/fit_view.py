@@ -30,13 +30,13 @@ def sentences(
             lines.append(f"That is one of {document['replicas']} replicas that these GPUs hold.")
         return lines
     if not memory["short_bytes"]:
-        lines = [f"{model} would have the memory on {where} at {cut}, but cannot be served so."]
-        return [*lines, f"Of the same model these can: {', '.join(variants)}."] if variants else lines
-    lines = [f"{model} does not fit {where} at {cut}: {gib(memory['short_bytes'])} a GPU are missing."]
+        lines = [f"{model} has enough memory on {where} at {cut}, but cannot be served this way."]
+        return [*lines, f"Variants of the same model that can: {', '.join(variants)}."] if variants else lines
+    lines = [f"{model} does not fit {where} at {cut}: {gib(memory['short_bytes'])} per GPU are missing."]
     if document["longest_context"]:
         lines.append(f"It fits with a context of {document['longest_context']:,} tokens or less.")
     if variants:
-        lines.append(f"Of the same model these fit: {', '.join(variants)}.")
+        lines.append(f"Variants of the same model that fit: {', '.join(variants)}.")
     return lines
 
 

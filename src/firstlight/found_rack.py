@@ -49,24 +49,24 @@ def found_rack(
     faults = [*_hardware_faults(targets, kind, hardware, catalog)]
     if len(targets) != count:
         faults.append(
-            f"the list has {len(targets)} nodes and {kind} is for {count}; expected as many. Choose another kind, or "
-            "take nodes out of the list."
+            f"the list has {len(targets)} nodes and {kind} is for {count}; expected the same number. Choose another "
+            "kind, or remove nodes from the list."
         )
     prefixes, unplaced = _prefixes(targets)
     if unplaced:
         faults.append(
-            f"{', '.join(unplaced)} has no position that its name ends with; expected names as spark1 with position 1, "
-            "as a rack names its hosts by position. Write the list with `firstlight discover --prefix spark`."
+            f"{', '.join(unplaced)} has no position at the end of its name; expected names such as spark1 for position "
+            "1, as a rack names its hosts by position. Write the list with `firstlight discover --prefix spark`."
         )
     elif len(prefixes) > 1:
         faults.append(
-            f"the names begin with {' and '.join(prefixes)}; expected one beginning for the nodes of a rack. Write the "
+            f"the names begin with {' and '.join(prefixes)}; expected one prefix for the nodes of a rack. Write the "
             "list with `firstlight discover --prefix spark`."
         )
     positions = [target.position for target in targets if target.position is not None]
     twice = sorted({str(one) for one in positions if positions.count(one) > 1})
     if twice and not unplaced:
-        faults.append(f"position {', '.join(twice)} stands at two nodes; expected each once. Correct the list.")
+        faults.append(f"position {', '.join(twice)} is listed for two nodes; expected each once. Correct the list.")
     if faults:
         raise UsageError("\n  ".join(faults))
     placed = (Placed(target.position or 0, target.address, target.serial) for target in targets)
@@ -88,7 +88,9 @@ def _hardware_faults(targets: Sequence[Target], kind: str, hardware: str, catalo
         ]
     if len(by_hardware) > 1:
         told = "; ".join(f"{name}: {', '.join(names)}" for name, names in by_hardware.items())
-        return [f"the nodes are not of one hardware ({told}); expected one. Make a list and an inventory for each."]
+        return [
+            f"the nodes have different hardware ({told}); expected one kind. Make a list and an inventory for each."
+        ]
     other = next(iter(by_hardware), hardware)
     if other != hardware:
         return [f"the nodes are {other}, and {kind} is for {hardware}; expected the same. Choose a kind for {other}."]
@@ -135,7 +137,7 @@ def rack_text(rack: FoundRack) -> str:
     try:
         expand(yaml.safe_load(text))
     except RackError as error:
-        raise UsageError(f"these nodes make no rack: {error}") from None
+        raise UsageError(f"these nodes cannot form a rack: {error}") from None
     return text
 
 

@@ -151,7 +151,7 @@ def _sources(
 ) -> Iterator[Inventory]:
     """Yield the hosts as Ansible sees them, with its output redirected to stderr. Raises InventoryError."""
     rule = "an inventory is a file or directory that ansible-inventory can read"
-    look = f"look at what `ansible-inventory -i {' -i '.join(sources)} --list` says"
+    look = f"see what `ansible-inventory -i {' -i '.join(sources)} --list` reports"
     missing = [source for source in sources if "," not in source and not Path(source).exists()]
     if missing:
         raise InventoryError.of("inventory.unreadable", f"inventory {', '.join(missing)} does not exist", rule, look)
@@ -166,7 +166,7 @@ def _sources(
         except AnsibleError as error:
             if any(map(is_vault_error, (*failures, error))):
                 files = ", ".join(map(str, _encrypted(sources))) or "a file of the inventory"
-                found = f"{files} is encrypted, and no vault password that was given opens it"
+                found = f"{files} is encrypted, and none of the given vault passwords decrypts it"
                 raise InventoryError.of("inventory.vault", found, VAULT_RULE, VAULT_REMEDY) from error
             garbled = _not_utf8(sources)
             if garbled:
@@ -278,7 +278,7 @@ def _check_extra_vars(extra_vars: Sequence[str], loader: DataLoader) -> None:
             if one.startswith("@"):
                 why = _reason(error, [])
             elif one.startswith(("/", ".")):
-                why = "the name of a file is written after @"
+                why = "a file name must be written after @"
             elif isinstance(error, AnsibleOptionsError):
                 why = "they are a list, not names with values"
             elif one.startswith(("[", "{")):

@@ -88,8 +88,8 @@ def run_layouts(arguments: argparse.Namespace, bench: Mapping[str, Any]) -> int:
         if not began:
             raise FirstlightError(f"{error}. Nothing was changed") from error
         raise FirstlightError(
-            f"{error}. What was measured is kept in {kept.path(document)}: fix what is reported and run the same "
-            "command again to go on, or run playbooks/serve.yml to serve as the inventory says"
+            f"{error}. The measurements are kept in {kept.path(document)}: fix the reported cause and run the same "
+            "command again to continue, or run playbooks/serve.yml to serve as the inventory says"
         ) from error
     if arguments.output:
         Path(arguments.output).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

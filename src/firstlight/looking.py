@@ -71,7 +71,7 @@ def read(arguments: argparse.Namespace) -> Cluster:
             if plan.errors or plan.missing_inputs:
                 raise UsageError(explain_errors(plan.errors, plan.missing_inputs))
             if not hosts:
-                raise UsageError(f"--limit {arguments.limit} leaves no host, expected some of {', '.join(plan.hosts)}")
+                raise UsageError(f"--limit {arguments.limit} matches no host, expected some of {', '.join(plan.hosts)}")
             password = read_become_password(arguments.become_password_file)
             return Cluster(plan, hosts, [Connection(host, password) for host in hosts])
     except InventoryError as error:
@@ -98,9 +98,9 @@ def reasons_to_run(cluster: Cluster) -> list[str]:
     if "answer" not in answer:
         return [safe(str(answer["problem"]))]
     checks = len(found.all_records)
-    print(f"{len(found.records)} hosts are as their plan has them: all {checks} checks are right")
+    print(f"{len(found.records)} hosts match their plan: all {checks} checks pass")
     print(safe(f"{questions[-1]['model']} answered {json.dumps(answer['answer']['reply'])}"))
-    print("nothing is to be done: site.yml was not run")
+    print("nothing to do: site.yml was not run")
     return []
 
 

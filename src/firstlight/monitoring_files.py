@@ -32,12 +32,12 @@ def files(hosts: Sequence[HostIntent], cluster: str) -> tuple[dict[str, str], st
     monitoring = read_monitoring(intent, hosts, errors) or Monitoring()
     wanted = read_targets(intent, errors)
     if not hosts:
-        errors.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "look at the inventory")
+        errors.add("inventory.empty", "group cluster has no host", "a cluster has hosts", "check the inventory")
     elif not monitoring.hosts and not errors:
         errors.add(
             "monitoring.hosts",
             "firstlight_monitoring.hosts is not set",
-            "without it the nodes can be read from themselves only",
+            "without it the nodes can be scraped only from themselves",
             "set firstlight_monitoring in group_vars/all.yml: {hosts: [ADDRESS]}, and run site.yml",
         )
     if errors:

@@ -26,13 +26,13 @@ def add_inventory_options(parser: argparse.ArgumentParser, *, required: bool = T
     parser.add_argument(
         "--vault-password-file", action="append", default=[], metavar="FILE", help="as for ansible-playbook"
     )
-    parser.add_argument("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
+    parser.add_argument("-J", "--ask-vault-pass", action="store_true", help="prompt for the vault password")
 
 
 def add_host_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Add the options of every command that contacts the hosts of an inventory."""
     add_inventory_options(parser, required=required)
-    parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
+    parser.add_argument("-K", "--ask-become-pass", action="store_true", help="prompt for the sudo password")
     parser.set_defaults(become_password_file=[])
 
 
@@ -41,7 +41,7 @@ def add_limit_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-l", "--limit", metavar="PATTERN", help="only these hosts, as for ansible-playbook")
 
 
-def add_json_option(parser: argparse.ArgumentParser, what: str = "for programs") -> None:
+def add_json_option(parser: argparse.ArgumentParser, what: str = "print the result as JSON") -> None:
     """Add `--json`: print the result as one document, and errors as well."""
     parser.add_argument("--json", action="store_true", help=what)
 
@@ -56,7 +56,7 @@ def count(text: str) -> int:
     try:
         return read_count(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number, expected one such as 32768, 128k or 1M") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, expected one such as 32768, 128k or 1M") from None
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ def asked_secrets(arguments: argparse.Namespace) -> Iterator[None]:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            "there is no terminal to ask for a password at, expected one for -J and -K: name a file with "
+            "there is no terminal to prompt for a password, expected one for -J and -K: name a file with "
             "--vault-password-file, or set ansible_become_password in a vault"
         )
     # Prefer the session's in-memory directory, which is never written to disk.

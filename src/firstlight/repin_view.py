@@ -51,7 +51,7 @@ def _alike(hosts: Mapping[str, Mapping[str, Any]]) -> list[tuple[list[str], Mapp
 def _rows(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     driver, image = host["driver"], host["image"]
     if host["left_as_it_is"]:
-        yield "driver", "verified and held as it is; set nvidia_driver_policy to install to have it changed"
+        yield "driver", "verified and held unchanged; set nvidia_driver_policy to install to change it"
     elif driver["from"] != driver["to"]:
         yield "driver", f"{driver['from'] or 'as installed'} -> {driver['to']}, with a reboot"
     else:

@@ -233,7 +233,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], rows: int) -> Table:
             table.add_row(*_row(node))
     if len(kept) < len(nodes):
         unseen = sum(1 for name in sick if name not in kept)
-        words = f"{unseen} of them not as they should be" if unseen else "as they should be"
+        words = f"{unseen} of them with problems" if unseen else "without problems"
         table.add_row(
             Text(f"and {len(nodes) - len(kept)} more", "dim"), Text(words, "red" if unseen else "dim"), "", ""
         )
@@ -266,7 +266,7 @@ def _ranks(units: Mapping[str, Any]) -> Text:
             told.append(", ")
         told.append(f"{_word(unit).removeprefix('firstlight-').removesuffix('.service')} ")
         told.append("runs" if running else _word(words), "green" if running else "red")
-    return told or Text("nothing runs", "dim")
+    return told or Text("nothing is running", "dim")
 
 
 def _memory(memory: Mapping[str, Any]) -> str:
@@ -285,7 +285,7 @@ def _notes(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for node in nodes:
         marker = node.get("drained")
         if isinstance(marker, Mapping):
-            by = str(marker.get("by") or "somebody by hand")
+            by = str(marker.get("by") or "an unknown user, by hand")
             at, why = str(marker.get("at") or ""), str(marker.get("reason") or "")
             yield (
                 f"{node['name']} is out of service by {by}"

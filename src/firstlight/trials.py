@@ -102,7 +102,8 @@ def one_point(
     load = streams or max(workload.streams, default=0)
     if not load:
         raise UsageError(
-            f"workload {name} has rates and no streams: at a rate a faster server shows no more tokens; add --streams N"
+            f"workload {name} has rates but no streams: at a fixed rate a faster server gives no more tokens; add "
+            "--streams N"
         )
     return dataclasses.replace(workload, streams=(load,), rates=())
 
@@ -152,7 +153,7 @@ class PlaybookTrial:
         if isinstance(context, int) and tokens > context:
             raise RungError(
                 f"workload {self._workload['name']} has {tokens} tokens in prompt and answer, expected at most "
-                f"{context}, the context with it"
+                f"{context}, the context of this configuration"
             )
         return str(configuration["plan_sha256"])
 
@@ -194,7 +195,7 @@ class PlaybookTrial:
         counted = len(point["runs"]) - len(problems)
         # A single run has no spread to compare with; and a failure that ended the playbook affected the server.
         if problems and (why or counted < min(2, int(self._workload["repeats"]))):
-            raise RungError(f"{counted} of {self._workload['repeats']} runs count: {problems[-1]}")
+            raise RungError(f"{counted} of {self._workload['repeats']} runs are valid: {problems[-1]}")
         found: Document = point["summary"]
         return found
 
@@ -208,7 +209,7 @@ class PlaybookTrial:
         why = self._play("quality.yml", change, asked)
         why = why or str((_read(self._answers) or {"problem": "none were written"}).get("problem") or "")
         if why:
-            raise TrialError(f"the answers to compare with could not be asked for: {why}")
+            raise TrialError(f"the answers to compare with could not be obtained: {why}")
         return True
 
     def assess(self, change: Mapping[str, Any]) -> Document | None:

@@ -51,12 +51,14 @@ def _show_result(console: Console, document: Mapping[str, Any]) -> None:
     for rung in document["rungs"]:
         after = rung["summary"] if rung["decision"] == "kept" else after
     if not result["change"]:
-        console.print("No settings were found that are better: the former ones serve.")
+        console.print("No better settings were found: the former ones are served.")
         return
     if before and after and before["output_tokens_per_s"]:
         gain = after["output_tokens_per_s"] / before["output_tokens_per_s"]
         console.print(Text(f"{gain:.2f} times the tokens per second of the baseline.", "bold"))
-    console.print("It serves with what was kept. Write this into the inventory, or the next run of site.yml undoes it:")
+    console.print(
+        "It serves with the kept settings. Write this into the inventory, or the next run of site.yml undoes it:"
+    )
     for line in result["diff"].splitlines():
         console.print(Text(safe(line), "green" if line.startswith("+") else "red" if line.startswith("-") else ""))
     print_rows(console, [("rollback", result["restore"])], style="dim", gap=2)

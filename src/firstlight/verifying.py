@@ -176,7 +176,7 @@ class _Task:
             answer: dict[str, Any] = json.loads(self.pipe.recv_bytes())
             return answer
         except (EOFError, OSError):
-            return {"problem": "the process that asked it has ended without an answer"}
+            return {"problem": "the process that queried it ended without an answer"}
         finally:
             self.end()
 

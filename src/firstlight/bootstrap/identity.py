@@ -46,7 +46,9 @@ def mismatches(target: Target, machine: Machine, profiles: Profiles) -> Fault | 
     if target.hardware:
         profile = profiles.get(target.hardware)
         if profile is None:
-            return wrong_hardware("nobody can tell", f"{target.hardware}, which the catalog does not know")
+            return wrong_hardware(
+                "its hardware cannot be checked", f"{target.hardware}, which the catalog does not know"
+            )
         found = contradictions(machine, profile)
         if found:
             return wrong_hardware("; ".join(found), f"{target.hardware} ({profile['description']})")

@@ -173,7 +173,7 @@ class _Work:
         session = touch.trust.open(self.outcome.target, touch.port)
         with closing(session):
             if session.log_in(keys_only) != "key":
-                raise NodeError(no_login(wanted.user, "passwords: the key was installed and is not accepted"))
+                raise NodeError(no_login(wanted.user, "passwords: the key was installed but is not accepted"))
             self._as_root(session, "true")
             if not wanted.password_login:
                 self._take(self._as_root(session, password_login_script(wanted)), "password login")

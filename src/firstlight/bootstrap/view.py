@@ -24,7 +24,7 @@ def line_of(outcome: Outcome) -> tuple[str, str]:
     text = "changed: " + ", ".join(changed) if changed else "everything was there"
     if would:
         text = "would change: " + ", ".join(would)
-    return "done", text + ("; it rebooted in the middle and was finished afterwards" if outcome.rebooted else "")
+    return "done", text + ("; it rebooted during the run and was finished afterwards" if outcome.rebooted else "")
 
 
 @contextlib.contextmanager

@@ -12,17 +12,17 @@ from firstlight.options import add_inventory_options
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "ask",
-        description="Asks the model of a cluster through its endpoint, with a key that the bring-up brought to this "
-        "machine, and shows the answer while it is made. With --how nothing is asked: it shows what any other client "
-        "needs.",
+        description="Sends a question to the model of a cluster through its endpoint, with a key that the bring-up "
+        "copied to this machine, and shows the answer as it is generated. With --how nothing is sent: it shows what "
+        "any other client needs.",
     )
     parser.set_defaults(run=run)
     parser.add_argument("question", nargs="?", default="Say hello.", help="what to ask; - reads it from standard input")
     add_inventory_options(parser)
-    parser.add_argument("--key", default="", metavar="NAME", help="which key to ask with (default: the first)")
+    parser.add_argument("--key", default="", metavar="NAME", help="which key to use (default: the first)")
     parser.add_argument("--model", default="", help="the model's name (default: the one that the inventory serves)")
-    parser.add_argument("--no-stream", action="store_true", help="show the answer when it is whole")
-    parser.add_argument("--json", action="store_true", help="the whole answer for programs; not streamed")
+    parser.add_argument("--no-stream", action="store_true", help="show the answer when it is complete")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON; not streamed")
     parser.add_argument("--how", action="store_true", help="show address, files and a curl command instead")
 
 

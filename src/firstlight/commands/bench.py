@@ -20,10 +20,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "bench",
         description="Measures how fast a cluster serves: the same as `ansible-playbook playbooks/bench.yml`. The "
-        "engine's own benchmark client runs in the pinned image, on another host than the head where one reaches the "
-        "endpoint. Nothing is installed. A server that people use is not measured unless it is named. Exits 1 when it "
-        "is slower than the plan expects, and 3 when a point has no figures that count. Run the same command again "
-        "after an interruption to go on.",
+        "engine's own benchmark client runs in the pinned image, on a host other than the head if one reaches the "
+        "endpoint. Nothing is installed. A server that is in use is not measured unless it is named. Exits 1 when it "
+        "is slower than the plan expects, and 3 when a point has no valid figures. Run the same command again "
+        "after an interruption to continue.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
@@ -36,25 +36,32 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a workload of the catalog; may be given several times (default: latency and chat)",
     )
     parser.add_argument(
-        "--streams", type=_streams, default=[], metavar="N[,N...]", help="so many requests at once, in place of its own"
+        "--streams",
+        type=_streams,
+        default=[],
+        metavar="N[,N...]",
+        help="numbers of concurrent requests, instead of its own",
     )
     parser.add_argument(
-        "--rate", type=_rates, default=[], metavar="N[,N...]", help="so many requests per second, in place of its own"
+        "--rate", type=_rates, default=[], metavar="N[,N...]", help="requests per second, instead of the workload's own"
     )
     parser.add_argument("--repeats", type=_count, metavar="N", help="how often each point is measured (default: 3)")
     parser.add_argument(
         "--through",
         choices=("endpoint", "server"),
-        help="what is asked (default: the endpoint from another host, or the server)",
+        help="where requests are sent (default: the endpoint from another host, or the server)",
     )
     parser.add_argument(
-        "--key", default="", metavar="NAME", help="the endpoint's key to ask with (default: the fastest)"
+        "--key", default="", metavar="NAME", help="which key of the endpoint to use (default: the fastest)"
     )
     parser.add_argument(
         "--conversations", default="", metavar="FILE", help="for workloads with conversations: ShareGPT or JSONL"
     )
     parser.add_argument(
-        "--in-service", default="", metavar="NAME", help="measure although people use it: the cluster's or model's name"
+        "--in-service",
+        default="",
+        metavar="NAME",
+        help="measure even if it is in use: the name of the cluster or model",
     )
     parser.add_argument(
         "--layouts",
@@ -64,7 +71,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "tp4,tp2pp2,pp4; the server restarts for each (default workload: recipe-scaling)",
     )
     parser.add_argument(
-        "--gpu-hour", type=float, metavar="PRICE", help="with --layouts: what a GPU costs an hour (default: catalog)"
+        "--gpu-hour", type=float, metavar="PRICE", help="with --layouts: price of a GPU per hour (default: catalog)"
     )
     parser.add_argument(
         "--trace",
@@ -74,10 +81,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--plot", default="", metavar="FILE", help="with --layouts: draw tokens/s over GPUs, as SVG")
     again = parser.add_mutually_exclusive_group()
-    again.add_argument("--resume", action="store_true", help="only go on with an interrupted benchmark")
-    again.add_argument("--new", action="store_true", help="measure everything, also after an interruption")
-    parser.add_argument("--check", action="store_true", help="only say what would be measured")
-    parser.add_argument("-o", "--output", default="", metavar="FILE", help="also write the figures there, as JSON")
+    again.add_argument("--resume", action="store_true", help="only continue an interrupted benchmark")
+    again.add_argument("--new", action="store_true", help="measure everything, even after an interruption")
+    parser.add_argument("--check", action="store_true", help="only show what would be measured")
+    parser.add_argument(
+        "-o", "--output", default="", metavar="FILE", help="also write the figures to this file, as JSON"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -143,7 +152,7 @@ def how(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
     return int(text)
 
 
@@ -157,5 +166,5 @@ def _rates(text: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0 < one <= 100_000 for one in found):
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate, expected requests per second such as 4 or 0.5,2")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate, expected requests per second such as 4 or 0.5,2")
     return found

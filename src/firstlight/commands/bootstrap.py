@@ -23,32 +23,34 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "every node is ready, and 1 when one is not.",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("node", nargs="*", help="NAME=ADDRESS, an address or a range; with --nodes, names out of it")
     parser.add_argument(
-        "--interface", help="this machine's port on the management network: two machines with one address are seen"
+        "node", nargs="*", help="NAME=ADDRESS, an address or a range; with --nodes, names from that list"
     )
-    parser.add_argument("--nodes", metavar="FILE", help="what `firstlight discover --output` wrote")
+    parser.add_argument(
+        "--interface", help="this machine's port on the management network: detects two machines with one address"
+    )
+    parser.add_argument("--nodes", metavar="FILE", help="the list that `firstlight discover --output` wrote")
     add_ssh_options(parser, inventory=True)
     parser.add_argument(
         "--sudo", choices=SUDO, default="nopasswd", help="how that account becomes root afterwards (default: nopasswd)"
     )
-    parser.add_argument("--no-password-login", action="store_true", help="turn password login off, once the key works")
-    parser.add_argument("--keep-hostname", action="store_true", help="do not give the nodes their names")
+    parser.add_argument("--no-password-login", action="store_true", help="disable password login once the key works")
+    parser.add_argument("--keep-hostname", action="store_true", help="do not set the host names of the nodes")
     parser.add_argument(
         "--replaces",
         action="append",
         default=[],
         metavar="NAME",
-        help="this node is another machine now: its new key is pinned instead of the old one, once the machine has the "
+        help="this node is another machine now: its new key is pinned instead of the old one if the machine has the "
         "serial number that --nodes lists for it",
     )
-    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    parser.add_argument("--check", action="store_true", help="show what would change, change nothing")
     parser.add_argument(
         "--wait",
         type=float,
         default=180,
         metavar="SECONDS",
-        help="for a node that reboots in the middle (default: 180)",
+        help="how long to wait for a node that reboots (default: 180)",
     )
     add_json_option(parser)
 
@@ -114,7 +116,7 @@ def _answered(arguments: argparse.Namespace, targets: list[Target]) -> dict[str,
     try:
         return sweep(own_port(arguments.interface), [target.address for target in targets])
     except PermissionError:
-        raise UsageError("asking with --interface takes root here; expected root. Leave it out, or use sudo.") from None
+        raise UsageError("--interface needs root here; expected root. Leave it out, or use sudo.") from None
 
 
 def _targets(arguments: argparse.Namespace) -> list[Target]:
@@ -127,12 +129,12 @@ def _targets(arguments: argparse.Namespace) -> list[Target]:
     if missing:
         raise UsageError(
             f"--replaces names {', '.join(missing)}, of which no serial number is known; expected a node of "
-            "--nodes FILE with the serial of the new machine: without it nobody can tell it from the old one. Add "
+            "--nodes FILE with the serial of the new machine: nothing else distinguishes it from the old one. Add "
             "it to the file."
         )
     if not targets:
         raise UsageError("no node was named; expected NAME=ADDRESS, an address or a range, or --nodes FILE.")
     twice = sorted({one.name for one in targets if [two.name for two in targets].count(one.name) > 1})
     if twice:
-        raise UsageError(f"the name {', '.join(twice)} stands more than once; expected each once. Correct the list.")
+        raise UsageError(f"the name {', '.join(twice)} is listed more than once; expected each once. Correct the list.")
     return targets

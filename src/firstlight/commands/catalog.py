@@ -30,10 +30,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions = parser.add_subparsers(dest="action", required=True)
     check = actions.add_parser(
         "check",
-        help="what of the catalog has no source, is missing or is old",
+        help="list what in the catalog has no source, is missing or is old",
         description="Reads the catalog and a site's own. Lists entries and fields without a source, values a run must "
-        "be given, and entries older than a number of days. Nothing is contacted. Exits 0 when there is nothing to "
-        "look at, 3 when there is, 2 when a catalog cannot be read. Example: firstlight catalog check --days 30",
+        "be given, and entries older than a number of days. Nothing is contacted. Exits 0 when there are no "
+        "findings, 3 when there are some, 2 when a catalog cannot be read. Example: firstlight catalog check --days 30",
     )
     check.set_defaults(run=run)
     check.add_argument(
@@ -45,7 +45,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a site's catalog, searched first; an entry of the same name replaces the collection's",
     )
     check.add_argument("--own", action="store_true", help="only the catalogs of --catalog, not the collection's")
-    check.add_argument("--days", type=_days, default=DAYS, metavar="N", help="how old is old (default: %(default)s)")
+    check.add_argument(
+        "--days", type=_days, default=DAYS, metavar="N", help="age in days of an old entry (default: %(default)s)"
+    )
     check.add_argument(
         "--only", action="append", choices=KINDS, help="findings of one kind; may be repeated (default: all)"
     )
@@ -55,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Check the catalog and print the findings; the exit status says whether there are any."""
     if arguments.own and not arguments.catalog:
-        raise UsageError("--own looks at the catalogs of --catalog alone: name one")
+        raise UsageError("--own checks only the catalogs of --catalog: name one")
     directories = [*arguments.catalog, *([] if arguments.own else [BUILT_IN])]
     found, entries = check_catalog(directories, dt.datetime.now(dt.UTC).date(), arguments.days)
     # An unreadable file hides its other findings, so it is always reported.
@@ -85,7 +87,7 @@ def page(findings: list[Finding], entries: int) -> str:
         ]
     named = len({(one.path, one.entry) for one in findings})
     total = f"{entries} entries" if entries != 1 else "1 entry"
-    lines += [f"{total}, {named} to look at." if findings else f"{total}, nothing to look at."]
+    lines += [f"{total}, {named} to check." if findings else f"{total}, nothing to check."]
     return "\n".join(lines) + "\n"
 
 
@@ -96,5 +98,5 @@ def _near(path: str) -> str:
 
 def _days(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
     return int(text)

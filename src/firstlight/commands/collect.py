@@ -25,7 +25,7 @@ from firstlight.playbooks import playbook_words, run_playbook
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "collect",
-        description="Asks every host of an inventory at once and writes what its tools print into a directory, for "
+        description="Queries every host of an inventory at once and writes the output of its tools to a directory, for "
         "`firstlight diagnose` or a ticket: the same as `ansible-playbook playbooks/collect.yml -e "
         "collect_directory=DIR`. Secrets are removed, and serial numbers, UUIDs, GUIDs, MAC and public addresses "
         "replaced by pseudonyms, on each host before anything leaves it. Nothing is changed on any host. "
@@ -34,15 +34,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
     add_host_options(parser)
     add_limit_option(parser)
-    add_json_option(parser, "for programs: the directory, and what could not be read of which host")
+    add_json_option(parser, "print JSON: the directory, and what could not be read on which host")
     parser.add_argument(
-        "-o", "--output", metavar="DIR", help="a directory that is empty or not there (default: firstlight-DATE-TIME)"
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="a directory that is empty or does not exist (default: firstlight-DATE-TIME)",
     )
     parser.add_argument(
         "--anonymous", action="store_true", help="also replace names of hosts and users, and private addresses"
     )
     parser.add_argument(
-        "--timeout", type=_seconds, default=30, metavar="SECONDS", help="for each command (default: 30)"
+        "--timeout", type=_seconds, default=30, metavar="SECONDS", help="timeout of each command (default: 30)"
     )
 
 
@@ -80,5 +83,5 @@ def _new_name() -> str:
 
 def _seconds(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 3600")
     return int(text)

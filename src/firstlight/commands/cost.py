@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "cost",
         description="Computes what a million output tokens cost on a machine of your own and on a rented one, and when "
-        "owning has paid, and shows every step. The speed is that of `firstlight estimate`, or of a benchmark. Prices "
+        "owning pays off, and shows every step. The speed is that of `firstlight estimate`, or of a benchmark. Prices "
         "that are not given come from catalog/prices.yml. Nothing is contacted. Exits 0, or 2 when something is "
         "refused. Example: firstlight cost llama-3.3-70b-fp8-dynamic --hardware h100-sxm-4-nvswitch --gpus 4 "
         "--price 250000 --rent-per-gpu-hour 4",
@@ -50,24 +50,26 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(concurrency=None)
     money: dict[str, Any] = {"type": float, "metavar": "AMOUNT"}
     parser.add_argument("--bench", metavar="FILE", help="the speed from this result of `firstlight bench --output`")
-    parser.add_argument("--currency", default="USD", help="of all prices (default: %(default)s, as the catalog's)")
-    parser.add_argument("--price", **money, help="of all hosts together (default: the catalog's)")
+    parser.add_argument("--currency", default="USD", help="of all prices (default: %(default)s, as in the catalog)")
+    parser.add_argument("--price", **money, help="price of all hosts together (default: the catalog's)")
     parser.add_argument(
-        "--power", type=float, metavar="WATTS", help="of all hosts under load (default: the hardware profile's)"
+        "--power", type=float, metavar="WATTS", help="power of all hosts under load (default: the hardware profile's)"
     )
-    parser.add_argument("--power-price", dest="kwh", **money, help="of a kWh (default: the catalog's)")
+    parser.add_argument("--power-price", dest="kwh", **money, help="price of a kWh (default: the catalog's)")
     parser.add_argument(
         "--pue", type=float, metavar="FACTOR", help="power of the building over that of the hosts (default: catalog)"
     )
-    parser.add_argument("--months", type=float, help="over which the price is written off (default: the catalog's)")
+    parser.add_argument(
+        "--months", type=float, help="months over which the price is written off (default: the catalog's)"
+    )
     parser.add_argument(
         "--utilisation", type=float, metavar="SHARE", help="share of the time it is busy (default: the catalog's)"
     )
     parser.add_argument(
-        "--rent-per-gpu-hour", dest="gpu_hour", **money, help="paid while it is busy (default: the catalog's)"
+        "--rent-per-gpu-hour", dest="gpu_hour", **money, help="rent, paid while it is busy (default: the catalog's)"
     )
     parser.add_argument(
-        "--api-price-per-million", dest="api", **money, help="of output tokens of a service, to compare with"
+        "--api-price-per-million", dest="api", **money, help="price of the output tokens of a service, to compare with"
     )
     add_json_option(parser)
 
@@ -116,7 +118,7 @@ def _estimated(
     if found["output_tokens_per_s"] is None:
         return None
     low, high = found["range"]
-    load = f"{arguments.concurrency} at a time" if arguments.rate is None else f"{arguments.rate:g} a second"
+    load = f"{arguments.concurrency} at a time" if arguments.rate is None else f"{arguments.rate:g} per second"
     source = f"estimated, {arguments.input} tokens in and {arguments.output} out, {load}"
     return Given(found["output_tokens_per_s"], f"{source}; probably {low:,.0f} to {high:,.0f}")
 
@@ -126,7 +128,9 @@ def _measured(catalog: catalogs.Catalog, arguments: argparse.Namespace, errors: 
     try:
         document = json.loads(Path(arguments.bench).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"--bench {arguments.bench} cannot be read ({error}): name a result of a benchmark") from error
+        raise UsageError(
+            f"--bench {arguments.bench} cannot be read ({error}): name the result of a benchmark"
+        ) from error
     own = {"model": name, "hardware": arguments.hardware, "gpus": arguments.gpus, "streams": arguments.concurrency}
     return measured_speed(document, **own, errors=errors)
 
@@ -138,9 +142,9 @@ def _show(document: Mapping[str, Any]) -> None:
         console.print(Text(f"{safe(document['model'])} on {gpus} of {safe(document['hardware'])}", "bold"))
         for line in document["conclusions"]:
             console.print(Text(line))
-        console.print(Text("\nHow it is counted", "bold"))
+        console.print(Text("\nHow it is computed", "bold"))
         print_rows(console, [(line["name"] + ":", line_text(line)) for line in document["lines"]])
-        console.print(Text("\nWhat it is counted with", "bold"))
+        console.print(Text("\nWhat it is computed from", "bold"))
         rows = [(f"{one['name']}:", f"{number(one['value'])}, {one['source']}") for one in document["assumed"]]
         print_rows(console, rows)
         console.print(Text("\n" + "\n".join(document["caveats"])))

@@ -26,7 +26,7 @@ from firstlight.options import add_json_option
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "diagnose",
-        description="Evaluates captured output by a hardware profile. Nothing is contacted. Exits 0 when every "
+        description="Evaluates captured output against a hardware profile. Nothing is contacted. Exits 0 when every "
         "check that the captures cover has passed, 1 when a check failed, 3 when something could not be checked, "
         "and 2 when a file or a profile cannot be used. "
         "Example: ssh node1 'nvidia-smi topo -m' | firstlight diagnose --hardware h100-sxm-8 -",
@@ -36,12 +36,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "captures",
         nargs="+",
         metavar="FILE|DIR",
-        help="captured output, or directories of it, such as `firstlight collect` makes; - is standard input",
+        help="captured output, or directories of it, such as `firstlight collect` writes; - is standard input",
     )
     parser.add_argument("--hardware", metavar="PROFILE", help="hardware in the catalog, such as h100-sxm-8 or gb10")
-    parser.add_argument("--kind", choices=KINDS, metavar="KIND", help=f"what printed it: {', '.join(KINDS)}")
+    parser.add_argument("--kind", choices=KINDS, metavar="KIND", help=f"the tool that printed it: {', '.join(KINDS)}")
     parser.add_argument("--driver", metavar="VERSION", help="the driver that the hosts should have, such as 590.48.01")
-    parser.add_argument("--catalog", action="append", default=[], metavar="DIR", help="a site's, searched first")
+    parser.add_argument(
+        "--catalog", action="append", default=[], metavar="DIR", help="a site's catalog, searched first"
+    )
     add_json_option(parser)
     parser.add_argument("--html", metavar="FILE", help="write one page with everything, for a ticket")
     parser.add_argument("--svg", metavar="FILE", help="write the picture of the topology")
@@ -76,7 +78,7 @@ def _groups(arguments: argparse.Namespace, found: Found) -> list[tuple[list[Capt
         profile = arguments.hardware or by_manifest.get("hardware")
         if not profile:
             raise CaptureError(
-                f"no hardware profile is named for {capture.source}, expected one to evaluate it by: "
+                f"no hardware profile is named for {capture.source}, expected one to evaluate it against: "
                 f"add --hardware with one of {', '.join(sorted(known))}"
             )
         driver = arguments.driver or by_manifest.get("driver")

@@ -19,22 +19,24 @@ from firstlight.ssh.arguments import add_ssh_options
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "discover",
-        description="Asks the network that is named, and no other: ARP, multicast DNS, LLDP, the neighbour table and "
+        description="Searches the named network, and no other, with ARP, multicast DNS, LLDP, the neighbour table and "
         "SSH. Logs in only where the host key is trusted, and only reads. Exits 0, or 1 when something is "
         "wrong.",
     )
     parser.set_defaults(run=run)
     parser.add_argument("range", nargs="*", help="addresses: 10.0.0.5, 10.0.0.10-20 or 10.0.0.0/24")
     parser.add_argument(
-        "--interface", help="this machine's interface on the management network; alone: all of its network"
+        "--interface", help="this machine's interface on the management network; without addresses: its whole network"
     )
     add_ssh_options(parser, inventory=False)
-    parser.add_argument("--prefix", help="with --output: name new nodes so, in the order of their addresses")
+    parser.add_argument(
+        "--prefix", help="with --output: prefix for the names of new nodes, in the order of their addresses"
+    )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="write the list of nodes for `firstlight bootstrap --nodes`; those of an older list keep their names",
+        help="write the list of nodes for `firstlight bootstrap --nodes`; nodes of an existing list keep their names",
     )
     add_json_option(parser)
 
@@ -57,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.range and not arguments.interface:
         raise UsageError("no network was named; expected a range of addresses, --interface, or both.")
     if arguments.inventory is None and (arguments.accept or arguments.fingerprints):
-        raise UsageError("a key that is trusted is pinned; expected --inventory DIR to keep it in.")
+        raise UsageError("a trusted key is pinned; expected --inventory DIR to keep it in.")
     known = read_nodes(Path(arguments.output)) if arguments.output and Path(arguments.output).exists() else []
     port = own_port(arguments.interface) if arguments.interface else None
     words = arguments.range or [str(port.network) if port else ""]

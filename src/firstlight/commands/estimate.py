@@ -55,26 +55,26 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def add_demand_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that describe the load and the serving settings."""
     parser.add_argument(
-        "--input", type=count, default=1024, metavar="TOKENS", help="of a prompt (default: %(default)s)"
+        "--input", type=count, default=1024, metavar="TOKENS", help="length of a prompt (default: %(default)s)"
     )
     parser.add_argument(
-        "--output", type=count, default=256, metavar="TOKENS", help="of an answer (default: %(default)s)"
+        "--output", type=count, default=256, metavar="TOKENS", help="length of an answer (default: %(default)s)"
     )
     parser.add_argument(
         "--concurrency",
         type=count,
-        help="clients that ask at the same time (default: 1; with --rate as many as the server takes)",
+        help="concurrent clients (default: 1; with --rate as many as the server takes)",
     )
     parser.add_argument(
         "--rate",
         type=float,
-        help="requests a second that arrive at random, of which at most --concurrency run at once "
+        help="requests per second, which arrive at random; at most --concurrency run at once "
         "(default: each client asks again as soon as it has its answer)",
     )
     parser.add_argument(
-        "--max-model-len", type=count, metavar="TOKENS", help="of a request (default: input and output together)"
+        "--max-model-len", type=count, metavar="TOKENS", help="length of a request (default: input and output together)"
     )
-    parser.add_argument("--speculative", type=int, metavar="TOKENS", help="drafted for each step by the MTP layers")
+    parser.add_argument("--speculative", type=int, metavar="TOKENS", help="tokens that the MTP layers draft per step")
     parser.add_argument(
         "--acceptance",
         type=float,
@@ -142,7 +142,7 @@ def _show(document: Mapping[str, Any], arguments: argparse.Namespace) -> None:
         where = f"{gpus} of {safe(arguments.hardware)}, tensor parallel {document['tensor_parallel']}"
         if document["replicas"] > 1:
             where += f", {document['replicas']} replicas"
-        asked = f"{document['concurrency']} at a time" if arguments.rate is None else f"{arguments.rate:g} a second"
+        asked = f"{document['concurrency']} at a time" if arguments.rate is None else f"{arguments.rate:g} per second"
         console.print(Text(f"{safe(document['model'])} on {where}", "bold"))
         low, high = document["range"]
         rows = [
@@ -155,7 +155,7 @@ def _show(document: Mapping[str, Any], arguments: argparse.Namespace) -> None:
         if document["waiting"]:
             rows.append(("queue:", f"{document['running']} run at once, {document['waiting']} wait"))
         if document["tokens_per_step"] > 1:
-            rows.append(("drafts:", f"{document['tokens_per_step']:.2f} tokens a step"))
+            rows.append(("drafts:", f"{document['tokens_per_step']:.2f} tokens per step"))
         print_rows(console, rows)
     show_findings(console, document)
 

@@ -39,8 +39,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     reader = verbs.add_parser(
         "read",
         help="read captured output of RDMA and network tools",
-        description="Reads what tools on a host printed, in any mix, and says what is not right. Nothing is contacted. "
-        f"Known are {TOOLS}. Exits 0 when nothing is wrong, 1 when something is, and 2 when nothing could be read. "
+        description="Reads the output of a host's tools, in any mix, and reports what is wrong. Nothing is contacted. "
+        f"It knows {TOOLS}. Exits 0 when nothing is wrong, 1 when something is, and 2 when nothing could be read. "
         "Example: ssh spark0 'rdma link; ibv_devinfo; ethtool enp1s0f1np1' | firstlight fabric read --hardware gb10",
     )
     reader.set_defaults(run=run)
@@ -48,9 +48,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     reader.add_argument(
         "--hardware",
         metavar="PROFILE",
-        help="hardware in the catalog, such as gb10 (default: told by the ports' names)",
+        help="hardware in the catalog, such as gb10 (default: recognised by the ports' names)",
     )
-    reader.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
+    reader.add_argument(
+        "--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's catalog, searched first"
+    )
     add_json_option(reader)
 
 
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     document = read(texts, _expected(arguments, texts))
     if not document["tools"]:
         raise UnreadableError(
-            f"{_where(arguments.files)} nothing that is known as the output of a tool, expected one of {TOOLS}: "
+            f"{_where(arguments.files)} no output of a known tool, expected one of {TOOLS}: "
             "capture it with the command that printed it"
         )
     if not document["ports"]:
@@ -91,7 +93,7 @@ def _text(name: str) -> str:
         raise UnreadableError(f"{name} cannot be read ({error.strerror}), expected a file with a capture") from error
     if len(data) > LARGEST:
         raise UnreadableError(
-            f"{name} is larger than {LARGEST >> 20} MiB, expected what a tool prints: cut out the part that is meant"
+            f"{name} is larger than {LARGEST >> 20} MiB, expected the output of a tool: cut out the relevant part"
         )
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     return data.decode(encoding, errors="replace")

@@ -43,7 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--max-model-len",
         type=count,
         metavar="TOKENS",
-        help="of a request, such as 32768, 128k (128,000) or 128K (131,072) (default: what the model was made for)",
+        help="length of a request, such as 32768, 128k (128,000) or 128K (131,072) (default: the model's own maximum)",
     )
     add_json_option(parser)
 
@@ -52,7 +52,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options shared by all commands about a model on GPUs."""
     parser.add_argument("model", metavar="MODEL", help="name in the catalog, or path of a config.json or its directory")
     parser.add_argument("--hardware", required=True, help="profile in the catalog, such as h100-sxm-8 or gb10")
-    parser.add_argument("--gpus", type=int, required=True, help="all GPUs; more than a host has means several hosts")
+    parser.add_argument(
+        "--gpus", type=int, required=True, help="number of all GPUs; more than a host has means several hosts"
+    )
     parser.add_argument(
         "--tensor-parallel", "--tp", type=int, help="tensor parallel size (default: the largest legal one)"
     )
@@ -64,9 +66,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="type of unquantised weights, as the engine's --dtype (default: the model's, 16 bits for float32)",
     )
     parser.add_argument("--gpu-memory-utilization", type=float, help="share of the memory for the engine")
-    parser.add_argument("--max-num-batched-tokens", type=count, help="tokens of a step (default: vLLM's)")
+    parser.add_argument("--max-num-batched-tokens", type=count, help="tokens per step (default: vLLM's)")
     parser.add_argument("--max-num-seqs", type=count, help="requests at a time (default: vLLM's)")
-    parser.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
+    parser.add_argument(
+        "--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's catalog, searched first"
+    )
 
 
 @dataclass(frozen=True)

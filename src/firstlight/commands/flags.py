@@ -95,7 +95,7 @@ def check(directories: list[Path], engine: str, words: list[str]) -> dict[str, A
         asked = f"{name}=={version}" if version else name
         errors.add(
             "engine.schema",
-            f"the catalog has no flags of {show(engine)!r}",
+            f"the catalog has no flags for {show(engine)!r}",
             f"the engine is one of {', '.join(known) or 'none: the catalog is empty'}",
             suggest(asked[:80], known, otherwise="generate the schema of another version, see docs/engines.md"),
         )
@@ -124,7 +124,9 @@ def _print(console: Console, document: dict[str, Any]) -> None:
         console.print(Text(f"   fix: {error['remedy']}"))
     title = f"{document['engine']} {document['version']}"
     if not document["errors"]:
-        console.print(Text(f"{title} knows all of it." if document["flags"] else f"No flags to check for {title}."))
+        console.print(
+            Text(f"{title} knows all of these flags." if document["flags"] else f"No flags to check for {title}.")
+        )
 
 
 def _remark(finding: Finding) -> str:

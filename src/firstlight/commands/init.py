@@ -42,20 +42,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "init",
         description="Writes a rack file, group_vars and an ansible.cfg into an empty directory, with every choice "
-        "explained beside it. "
-        "The inventory plans as it is. With --nodes it is that of machines which `firstlight discover` found. KIND is "
+        "explained in a comment. "
+        "It can be planned unchanged. With --nodes it describes the machines that `firstlight discover` found. KIND is "
         + "; ".join(f"{kind} ({what})" for kind, what in KINDS.items())
         + ".",
     )
     parser.set_defaults(run=run)
     parser.add_argument("kind", metavar="KIND", choices=KINDS, help=", ".join(KINDS))
     parser.add_argument(
-        "directory", metavar="DIRECTORY", type=Path, help=f"new, empty, or with nothing but {KNOWN_HOSTS}"
+        "directory", metavar="DIRECTORY", type=Path, help=f"new, empty, or containing only {KNOWN_HOSTS}"
     )
-    parser.add_argument("--nodes", metavar="FILE", type=Path, help="what `firstlight discover --output` wrote")
-    parser.add_argument("--user", help="with --nodes: the account that was given to bootstrap (default: your own name)")
-    parser.add_argument("--key", metavar="FILE.pub", help="with --nodes: the key that was given to bootstrap, if any")
-    add_json_option(parser, "for programs: the files that were written")
+    parser.add_argument("--nodes", metavar="FILE", type=Path, help="the list that `firstlight discover --output` wrote")
+    parser.add_argument(
+        "--user", help="with --nodes: the account that was passed to bootstrap (default: your own name)"
+    )
+    parser.add_argument("--key", metavar="FILE.pub", help="with --nodes: the key that was passed to bootstrap, if any")
+    add_json_option(parser, "print JSON: the files that were written")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,18 +65,18 @@ def run(arguments: argparse.Namespace) -> int:
     from firstlight.console import safe
 
     if arguments.nodes is None and (arguments.user or arguments.key):
-        raise UsageError("--user and --key are those of nodes that were found; expected --nodes FILE with them.")
+        raise UsageError("--user and --key are only for discovered nodes; expected --nodes FILE with them.")
     shown = shlex.quote(str(arguments.directory))
     lines = [f"{arguments.kind}, {KINDS[arguments.kind]}:"]
     if arguments.nodes is None:
         written = scaffold(arguments.kind, arguments.directory)
-        lines += [*(f"  {path}" for path in written), "Put your names, ranges and limits in, then look at it; "]
+        lines += [*(f"  {path}" for path in written), "Fill in your names, ranges and limits, then review it; "]
     else:
         rack, notes = _found(arguments.kind, arguments.nodes)
         written = scaffold(arguments.kind, arguments.directory, _replaced(arguments, rack))
-        lines += [*(f"  {path}" for path in written), *notes, "Look at it; "]
+        lines += [*(f"  {path}" for path in written), *notes, "Review it; "]
         if not (arguments.directory / KNOWN_HOSTS).exists():
-            lines.insert(-1, f"No host key is pinned there yet: `firstlight bootstrap -i {shown}` comes next.")
+            lines.insert(-1, f"No host key is pinned there yet: run `firstlight bootstrap -i {shown}` next.")
     if arguments.json:
         told = {"kind": arguments.kind, "files": [str(path) for path in written]}
         sys.stdout.write(json.dumps(told, indent=2) + "\n")
@@ -127,9 +129,9 @@ def _found(kind: str, path: Path) -> tuple[FoundRack, Sequence[str]]:
     unread = [target.name for target in targets if target.serial is None]
     told = []
     if silent:
-        told.append(f"Taken for {hardware}, as no driver told what they are: {', '.join(silent)}.")
+        told.append(f"Assumed to be {hardware}, as no driver identified them: {', '.join(silent)}.")
     if unread:
-        told.append(f"Without a serial, as nobody read it: {', '.join(unread)}.")
+        told.append(f"Without a serial, as it was not read: {', '.join(unread)}.")
     return rack, told
 
 
@@ -157,5 +159,5 @@ def _check_empty(directory: Path) -> None:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise UsageError(
             f"{directory} is not empty, it has {found[0]}{more}; expected a new or empty directory, or one with "
-            f"nothing but {KNOWN_HOSTS}, as no file is written over: choose another, or move what is there away"
+            f"nothing but {KNOWN_HOSTS}, as no file is overwritten: choose another, or move its contents away"
         )

@@ -28,7 +28,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.set_defaults(run=run)
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's, searched first")
+    parser.add_argument(
+        "--catalog", action="append", default=[], metavar="DIRECTORY", help="a site's catalog, searched first"
+    )
     add_json_option(parser)
 
 

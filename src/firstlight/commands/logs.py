@@ -24,8 +24,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "logs",
         description="Reads the journals of Ray, servers, balancer and supervisors of every host at once and shows them "
-        "as one, by time. Secrets are taken out on each host, before anything leaves it. Exits 0, or 3 when a "
-        "host could not be asked.",
+        "merged, ordered by time. Secrets are removed on each host, before anything leaves it. Exits 0, or 3 when a "
+        "host could not be queried.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
@@ -36,20 +36,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         type=unit_name,
         metavar="NAME",
-        help="only this one: ray, server, server-0, balancer or supervisor; can be repeated",
+        help="only this unit: ray, server, server-0, balancer or supervisor; may be repeated",
     )
-    parser.add_argument("--since", type=check_since, metavar="TIME", help="such as 15m, 2h, 1d or 2026-11-15T09:00")
-    parser.add_argument("--lines", type=_count, default=None, metavar="N", help="of each host, the last ones")
-    parser.add_argument("--follow", action="store_true", help="go on, until Ctrl-C or the time of --for")
+    parser.add_argument(
+        "--since", type=check_since, metavar="TIME", help="only later entries: 15m, 2h, 1d or 2026-11-15T09:00"
+    )
+    parser.add_argument("--lines", type=_count, default=None, metavar="N", help="the last N lines of each host")
+    parser.add_argument("--follow", action="store_true", help="continue until Ctrl-C or the time of --for")
     parser.add_argument(
         "--for",
         dest="period",
         type=_seconds,
         default=3600,
         metavar="SECONDS",
-        help="with --follow: for so long (default: 3600)",
+        help="with --follow: for how long (default: 3600)",
     )
-    add_json_option(parser, "for programs: one object per line")
+    add_json_option(parser, "print JSON: one object per line")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,11 +97,11 @@ def settings(arguments: argparse.Namespace, cursors: Mapping[str, str]) -> dict[
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 20000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines from 1 to 20000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines from 1 to 20000")
     return int(text)
 
 
 def _seconds(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 86400")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
     return int(text)

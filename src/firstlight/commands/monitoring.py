@@ -24,7 +24,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--cluster", default="", help="the cluster's name on the monitoring host (default: the inventory's)"
     )
     parser.add_argument(
-        "-o", "--output", required=True, type=Path, metavar="DIR", help="where to write; made if it is not there"
+        "-o", "--output", required=True, type=Path, metavar="DIR", help="where to write; created if missing"
     )
 
 

@@ -25,11 +25,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
     add_inventory_options(parser)
     parser.add_argument("--strict", action="store_true", help="exit 2 when an input is missing, as site.yml would fail")
-    parser.add_argument("--json", action="store_true", help="the whole plan for programs; with --diff the changes")
+    parser.add_argument("--json", action="store_true", help="print the whole plan as JSON; with --diff the changes")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--host", metavar="NAME", help="files, units and commands of one host")
-    what.add_argument("--verbose", action="store_true", help="files, units and commands of all hosts, too")
-    what.add_argument("--diff", type=Path, metavar="OLD.json", help="what changed since a plan saved with --json")
+    what.add_argument("--host", metavar="NAME", help="show files, units and commands of one host")
+    what.add_argument("--verbose", action="store_true", help="also show files, units and commands of all hosts")
+    what.add_argument("--diff", type=Path, metavar="OLD.json", help="show what changed since a plan saved with --json")
 
 
 def run(arguments: argparse.Namespace) -> int:

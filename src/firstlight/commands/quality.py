@@ -19,22 +19,24 @@ from firstlight.playbooks import playbook_words, run_playbook
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "quality",
-        description="Asks a cluster fixed prompts and compares its answers with those that were accepted: the same as "
+        description="Sends fixed prompts to a cluster and compares its answers with the accepted ones: the same as "
         "`ansible-playbook playbooks/quality.yml`. Changes nothing. Exits 0 when the answers are the same or within "
         "the limits, 1 when they became worse, and 3 when there is nothing to compare with or the server could not be "
-        "asked.",
+        "queried.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
     add_json_option(parser)
     parser.add_argument(
-        "--accept", action="store_true", help="keep the answers as those that later ones are compared with"
+        "--accept",
+        action="store_true",
+        help="keep the answers as the accepted ones, with which later ones are compared",
     )
     parser.add_argument(
-        "--reference", default="", metavar="FILE", help="compare with the answers of this file (default: accepted ones)"
+        "--reference", default="", metavar="FILE", help="compare with the answers in this file (default: accepted ones)"
     )
     parser.add_argument(
-        "--answers", default="", metavar="FILE", help="also write the answers there, as JSON, for --reference"
+        "--answers", default="", metavar="FILE", help="also write the answers to this file, as JSON, for --reference"
     )
 
 

@@ -14,7 +14,7 @@ from firstlight.options import add_host_options
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "repin",
-        description="Moves every host of an inventory to another stack release as one transaction that undoes itself: "
+        description="Moves every host of an inventory to another stack release as one transaction with a rollback: "
         "the same as `ansible-playbook playbooks/repin.yml -e stack=NAME`. With --plan no host is contacted, and the "
         "command exits 0, or 2 when the move is refused.",
     )
@@ -22,7 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--plan", action="store_true", help="show what would be done; no host is contacted")
     parser.add_argument("--stack", required=True, metavar="NAME", help="the stack release to move to")
     add_host_options(parser)
-    parser.add_argument("--json", action="store_true", help="with --plan: the whole document for programs")
+    parser.add_argument("--json", action="store_true", help="with --plan: print the whole document as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,31 +30,33 @@ SHOWN = 12
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "report",
-        description="Makes the acceptance report of a cluster: one HTML file without network, for the person who signs "
-        "it off. The hosts are verified as `firstlight verify` does it, nothing is changed on any of them, and what "
-        "benchmarks and burn-ins have recorded is put beside it. Exits 0 when the verdict is accepted, 1 when "
+        description="Writes the acceptance report of a cluster: one HTML file that needs no network, for the person "
+        "who signs it off. The hosts are verified as by `firstlight verify`, nothing is changed on any of them, and "
+        "the recorded results of benchmarks and burn-ins are added. Exits 0 when the verdict is accepted, 1 when "
         "it is not accepted, and 3 when it is incomplete.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser, required=False)
-    add_json_option(parser, "for programs: the report's document, or what --compare found")
+    add_json_option(parser, "print JSON: the report's document, or what --compare found")
     parser.add_argument("-o", "--output", metavar="FILE", help=f"the page (default: {PAGE})")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--from",
         dest="source",
         metavar="PATH",
-        help="a recorded report (page or JSON), or a directory with some: make its page again, no host is contacted",
+        help="a recorded report (page or JSON), or a directory with some: render its page again, no host is contacted",
     )
-    what.add_argument("--compare", nargs=2, metavar=("A", "B"), help="what differs between two reports (page or JSON)")
-    what.add_argument("--check", metavar="FILE", help="whether the data in a page is what its SHA-256 says")
+    what.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"), help="show what differs between two reports (page or JSON)"
+    )
+    what.add_argument("--check", metavar="FILE", help="check that the data in a page matches its SHA-256")
     parser.add_argument(
         "--accept", action="store_true", help="keep this report as the accepted one, with which later ones are compared"
     )
     parser.add_argument(
-        "--bandwidth", action="store_true", help="also measure every path: not while the cluster serves"
+        "--bandwidth", action="store_true", help="also measure every path; do not use it while the cluster serves"
     )
-    parser.add_argument("--serials", action="store_true", help="with serial numbers and UUIDs (default: without)")
+    parser.add_argument("--serials", action="store_true", help="include serial numbers and UUIDs (default: without)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.inventory:
         document, kept = _made(arguments)
     else:
-        raise UsageError("there is no inventory, expected -i INVENTORY, or --from, --compare or --check: give one")
+        raise UsageError("no inventory was given, expected -i INVENTORY, or --from, --compare or --check: give one")
     return _finish(arguments, document, kept)
 
 
@@ -189,9 +191,7 @@ def _gathered(arguments: argparse.Namespace) -> dict[str, Any]:
         }
         status = run_playbook(playbook_words("report.yml", arguments, told), stdout=sys.stderr)
         if not file.is_file():
-            raise FirstlightError(
-                f"nothing was gathered (ansible-playbook ended with {status}): see what it says above"
-            )
+            raise FirstlightError(f"nothing was gathered (ansible-playbook ended with {status}): see its output above")
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
@@ -232,7 +232,9 @@ def _check(path: Path) -> int:
     try:
         digest, problems = check(path.read_text(encoding="utf-8"))
     except (PageError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no page of a report: {error}; expected what `firstlight report` wrote") from error
+        raise UsageError(
+            f"{path} is not a page of a report: {error}; expected what `firstlight report` wrote"
+        ) from error
     print(f"sha256 {digest}")
     for one in problems:
         print(f"wrong: {one}")
@@ -275,7 +277,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return document_of(path.read_text(encoding="utf-8"))
     except (PageError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no report: {error}; expected a page or a JSON of `firstlight report`") from error
+        raise UsageError(f"{path} is not a report: {error}; expected a page or JSON of `firstlight report`") from error
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -26,9 +26,9 @@ PLAYBOOK = "status.yml"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "status",
-        description="Looks once at every host of an inventory and shows how the cluster serves. Nothing is changed, "
-        "and no server is asked: its supervisor does so all the time. Exits 0 when everything serves, 1 when something "
-        "does not, and 3 when nobody could tell.",
+        description="Queries every host of an inventory once and shows how the cluster serves. Nothing is changed, "
+        "and no server is queried: its supervisor does that all the time. Exits 0 when everything serves, 1 when "
+        "something does not, and 3 when that could not be determined.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=_seconds,
         const=5,
         metavar="SECONDS",
-        help="look again and again, so long after each look (default: 5), until Ctrl-C",
+        help="repeat until Ctrl-C, with this pause between queries (default: 5)",
     )
 
 
@@ -107,5 +107,5 @@ def _teller(arguments: argparse.Namespace, stack: contextlib.ExitStack) -> Calla
 
 def _seconds(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 3600")
     return int(text)

@@ -17,22 +17,22 @@ from firstlight.options import add_host_options, add_json_option
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "tune",
-        description="Tries other settings of serving, one at a time: each is served, measured and asked, and kept only "
-        "if it is faster than the last one by more than the runs differ, holds the targets and answers as well. The "
-        "server restarts for each of them. At the end it serves what was kept, and the command shows what to write "
-        "into the inventory, and the rollback. One that was interrupted goes on with --resume, or is undone with "
-        "--restore.",
+        description="Tries other serving settings, one at a time: each is served and measured, its answers are "
+        "checked, and it is kept only if it is faster than the last one by more than the runs differ, meets the "
+        "targets and answers as well. The server restarts for each of them. At the end it serves what was kept, and "
+        "the command shows what to write into the inventory, and the rollback. An interrupted run continues with "
+        "--resume, or is undone with --restore.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
     add_json_option(parser)
     parser.add_argument(
-        "--ladder", metavar="NAME|FILE", help="what is tried: a ladder of the catalog, or a file (default: default)"
+        "--ladder", metavar="NAME|FILE", help="what to try: a ladder of the catalog, or a file (default: default)"
     )
     parser.add_argument(
         "--workload", metavar="NAME", help="a workload of the catalog (default: the ladder's own, or chat)"
     )
-    parser.add_argument("--streams", type=_count, metavar="N", help="so many requests at once, for all that is tried")
+    parser.add_argument("--streams", type=_count, metavar="N", help="number of concurrent requests, for all settings")
     parser.add_argument(
         "--repeats", type=_repeats, metavar="N", help="how often each is measured, at least 2 (default: 3)"
     )
@@ -40,12 +40,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--conversations", default="", metavar="FILE", help="for workloads with conversations: ShareGPT or JSONL"
     )
     parser.add_argument(
-        "--in-service", default="", metavar="NAME", help="tune although people use it: the cluster's or model's name"
+        "--in-service", default="", metavar="NAME", help="tune even if it is in use: the name of the cluster or model"
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--resume", action="store_true", help="go on with an interrupted run")
-    how.add_argument("--restore", action="store_true", help="serve again what was served before the last run")
-    how.add_argument("--check", action="store_true", help="only say what would be tried; no host is contacted")
+    how.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    how.add_argument("--restore", action="store_true", help="serve the settings from before the last run again")
+    how.add_argument("--check", action="store_true", help="only show what would be tried; no host is contacted")
 
 
 class _CutOffError(FirstlightError):
@@ -59,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     from firstlight.trials import Kept, read_cluster
 
     if arguments.resume and (arguments.ladder or arguments.workload or arguments.streams or arguments.repeats):
-        raise UsageError("--resume goes on with what was asked for: leave the other options out, or begin anew")
+        raise UsageError(
+            "--resume continues with the options of that run: leave the other options out, or start a new run"
+        )
     cluster = read_cluster(arguments)
     kept = Kept(cluster.name, "tune")
     if arguments.restore:
@@ -87,8 +89,8 @@ def _begun(arguments: argparse.Namespace, cluster: Any, kept: Any) -> dict[str, 
     cut = kept.newest(RUNNING)
     if cut and not arguments.check:
         raise UsageError(
-            f"{kept.path(cut)} is a run that was cut off, expected none: go on with `{_again(arguments, '--resume')}`, "
-            f"or undo it with `{_again(arguments, '--restore')}`"
+            f"{kept.path(cut)} is an interrupted run, expected none: continue it with "
+            f"`{_again(arguments, '--resume')}`, or undo it with `{_again(arguments, '--restore')}`"
         )
     try:
         ladder = load_ladder(arguments.ladder or USUAL, cluster.catalogs)
@@ -163,11 +165,11 @@ def _resumed(cluster: Any, kept: Any) -> dict[str, Any]:
 
     document: dict[str, Any] | None = kept.newest(RUNNING)
     if document is None:
-        raise UsageError(f"{kept.directory} has no run that was cut off, expected one: leave --resume out")
+        raise UsageError(f"{kept.directory} has no interrupted run, expected one: leave --resume out")
     if document["journal"]["plan_sha256"] != cluster.configuration["plan_sha256"]:
         raise UsageError(
-            f"the plan is not the one that {kept.path(document)} began with, so that its figures do not hold any more: "
-            "put the inventory back as it was, or undo the run with --restore and begin anew"
+            f"the plan is not the one that {kept.path(document)} began with, so its figures are no longer valid: "
+            "restore the inventory, or undo the run with --restore and start a new one"
         )
     return document
 
@@ -205,13 +207,13 @@ def _climb(arguments: argparse.Namespace, kept: Any, document: dict[str, Any]) -
         if not began:
             raise
         ways = [_again(arguments, option) for option in ("--resume", "--restore")]
-        raise _CutOffError("interrupted: go on with `{}`, or go back with `{}`".format(*ways)) from None
+        raise _CutOffError("interrupted: continue with `{}`, or roll back with `{}`".format(*ways)) from None
     except TrialError as error:
         if not began:
             raise FirstlightError(f"{error}. Nothing was changed") from error
         raise FirstlightError(
-            f"{error}. What was measured is kept in {kept.path(document)}: fix what is reported and go on with "
-            f"`{_again(arguments, '--resume')}`, or go back with `{_again(arguments, '--restore')}`"
+            f"{error}. The measurements are kept in {kept.path(document)}: fix the reported cause and continue with "
+            f"`{_again(arguments, '--resume')}`, or roll back with `{_again(arguments, '--restore')}`"
         ) from error
 
 
@@ -229,11 +231,13 @@ def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
 
     document = kept.newest(RUNNING, TUNED, FORMER)
     if document is None:
-        raise UsageError(f"{kept.directory} has no run that changed what serves, expected one: there is no way to go")
+        raise UsageError(
+            f"{kept.directory} has no run that changed what serves, expected one: there is nothing to restore"
+        )
     if document["journal"]["state"] == FORMER:
         raise UsageError(
-            f"{kept.path(document)} is the last run, and what served before it serves again, expected a run that "
-            "changed what serves: there is nothing to restore"
+            f"{kept.path(document)} is the last run, and the settings from before it are served again, expected a run "
+            "that changed what serves: there is nothing to restore"
         )
     former = document["journal"]["former"]
     keys = [*former, *(key for key in cluster.serving if key not in former)]
@@ -242,10 +246,10 @@ def _restore(arguments: argparse.Namespace, cluster: Any, kept: Any) -> int:
     try:
         PlaybookTrial(arguments, cluster.serving, document["workload"], kept.answers(document)).serve(change)
     except RungError as error:
-        raise FirstlightError(f"the former settings were not put back: {error}. Run the same command again") from error
+        raise FirstlightError(f"the former settings were not restored: {error}. Run the same command again") from error
     document = restored(document, new_run()[1])
     kept.save(document)
-    tell("the former settings serve again")
+    tell("the former settings are served again")
     if arguments.json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     return DONE
@@ -262,7 +266,7 @@ def _again(arguments: argparse.Namespace, option: str) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 100000")
     return int(text)
 
 

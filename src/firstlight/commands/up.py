@@ -17,8 +17,8 @@ PLAYBOOK = "site.yml"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "up",
-        description="Brings a cluster up, or back to its plan. It looks at all hosts first, as `firstlight verify` "
-        "does; where nothing differs and the server answers, that is all. Else it runs `ansible-playbook site.yml`; "
+        description="Brings a cluster up, or back to its plan. It checks all hosts first, as `firstlight verify` "
+        "does, and stops if nothing differs and the server answers. Otherwise it runs `ansible-playbook site.yml`; "
         "with -e or an option of Ansible's it does so at once. Running it again changes only what differs. Exits 0 "
         "when everything is right, and 1 when a host failed or did not answer.",
     )
@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_limit_option(parser)
     parser.add_argument("-t", "--tags", action="append", default=[], help="as for ansible-playbook")
     parser.add_argument("--skip-tags", action="append", default=[], metavar="TAGS", help="as for ansible-playbook")
-    parser.add_argument("-C", "--check", action="store_true", help="say what would change, change nothing")
+    parser.add_argument("-C", "--check", action="store_true", help="show what would change, change nothing")
     parser.add_argument("-D", "--diff", action="store_true", help="show what changes in files")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="as for ansible-playbook")
 

@@ -28,10 +28,10 @@ PICTURES = "verify_pictures"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "verify",
-        description="Compares every host with its plan and changes nothing. All hosts are asked at once, over one "
-        "connection each; the result is that of `ansible-playbook playbooks/verify.yml`, which is run where a variable "
-        "asks for more than a look, as -e verify_bandwidth=true. Exits 0 when every check on every host is right, 1 "
-        "when one is not, and 2 when the plan is refused.",
+        description="Compares every host with its plan and changes nothing. All hosts are queried at once, over one "
+        "connection each; the result is that of `ansible-playbook playbooks/verify.yml`, which is run if a variable "
+        "asks for more checks, such as -e verify_bandwidth=true. Exits 0 when every check on every host passes, 1 "
+        "when one does not, and 2 when the plan is refused.",
     )
     parser.set_defaults(run=run)
     add_host_options(parser)
@@ -41,9 +41,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         default=[],
         metavar="NAME",
-        help=f"only what this role wants; again for more, and {FABRIC} also tests the paths (default: all)",
+        help=f"check only this role; may be repeated; {FABRIC} also tests the paths (default: all)",
     )
-    add_json_option(parser, "every check of every host, as -e verify_report=FILE writes it")
+    add_json_option(parser, "print every check of every host as JSON, as -e verify_report=FILE writes it")
 
 
 def run(arguments: argparse.Namespace) -> int:

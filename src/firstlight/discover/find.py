@@ -78,7 +78,7 @@ class Findings:
             for address, macs in arp.sweep(port, addresses).items():
                 self.add(address, "ARP", macs)
         except PermissionError:
-            self.missing.append("ARP (it takes root: two machines with one address are not seen)")
+            self.missing.append("ARP (needs root: two machines with one address are not detected)")
         try:
             for address, name in mdns.ask(port).items():
                 self.add(address, "mDNS", name=name)

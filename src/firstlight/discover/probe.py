@@ -111,7 +111,7 @@ def sections(text: str) -> dict[str, str]:
     parts = ("\n" + text).split(f"\n{MARK}")
     found = {name.strip(): body.strip("\n") for name, _, body in (part.partition("\n") for part in parts[1:])}
     if "end" not in found:
-        raise ProbeError("the host's answer is cut off: run the command again")
+        raise ProbeError("the host's answer is truncated: run the command again")
     return found
 
 

@@ -53,7 +53,7 @@ def show(console: Console, found: Sequence[Mapping[str, Any]], missing: Sequence
             table.add_row(*(Text(cell, overflow="fold") for cell in line))
         console.print(table)
     if missing:
-        console.print(Text(f"Not asked: {'; '.join(missing)}"))
+        console.print(Text(f"Not queried: {'; '.join(missing)}"))
     wrong = [(one["address"], fault) for one in found for fault in one["faults"]]
     print_rows(
         console,
@@ -64,7 +64,7 @@ def show(console: Console, found: Sequence[Mapping[str, Any]], missing: Sequence
     if unknown:
         console.print(
             Text(
-                f"Nobody was logged in at {', '.join(unknown)}: compare the keys on their consoles (ssh-keygen -lf "
+                f"No login at {', '.join(unknown)}: compare the keys on their consoles (ssh-keygen -lf "
                 "/etc/ssh/ssh_host_ed25519_key.pub), then use --accept ADDRESS or --fingerprints FILE."
             )
         )

@@ -74,7 +74,7 @@ def _image(name: str, want: Mapping[str, Any]) -> str:
 def _weights(path: str, want: Mapping[str, Any]) -> str:
     """Return the path of the weights, and which of several formats in a repository is downloaded."""
     formats = [str(one["name"]) for one in (want.get("selection") or {}).get("formats") or []]
-    return path + (f" (the first there is of {', '.join(formats)})" if formats else " (every file)")
+    return path + (f" (the first available of {', '.join(formats)})" if formats else " (every file)")
 
 
 def command_lines(host: Host) -> list[tuple[str, list[str]]]:

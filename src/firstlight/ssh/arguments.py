@@ -13,7 +13,11 @@ DEFAULT_KEY = "~/.ssh/id_ed25519.pub"
 def add_ssh_options(parser: argparse.ArgumentParser, *, inventory: bool) -> None:
     """Add the options that select accounts, keys and trusted host keys."""
     parser.add_argument(
-        "-i", "--inventory", metavar="DIR", required=inventory, help=f"directory in whose {KNOWN_HOSTS} keys are pinned"
+        "-i",
+        "--inventory",
+        metavar="DIR",
+        required=inventory,
+        help=f"directory with the {KNOWN_HOSTS} file in which keys are pinned",
     )
     parser.add_argument("--user", default=getpass.getuser(), help="the account on the nodes (default: your own name)")
     parser.add_argument("--port", type=int, default=22, help="where sshd listens (default: 22)")
@@ -21,13 +25,13 @@ def add_ssh_options(parser: argparse.ArgumentParser, *, inventory: bool) -> None
         "--key", default=DEFAULT_KEY, metavar="FILE.pub", help="the operator's public key (default: %(default)s)"
     )
     secret = parser.add_mutually_exclusive_group()
-    secret.add_argument("--ask-password", action="store_true", help="ask for the account's password")
+    secret.add_argument("--ask-password", action="store_true", help="prompt for the account's password")
     secret.add_argument("--password-fd", type=int, metavar="N", help="read it from this file descriptor")
     parser.add_argument(
         "--accept",
         action="append",
         default=[],
         metavar="NODE",
-        help="trust the key that this node shows now, and pin it",
+        help="trust the key that this node presents now, and pin it",
     )
-    parser.add_argument("--fingerprints", metavar="FILE", help="lines of `NODE SHA256:...` with the keys to expect")
+    parser.add_argument("--fingerprints", metavar="FILE", help="lines of `NODE SHA256:...` with the expected keys")

@@ -38,9 +38,9 @@ class LostError(Exception):
 def unreachable(address: str, port: int, why: str) -> Fault:
     return Fault(
         "unreachable",
-        f"nobody answers SSH at {address} port {port} ({why})",
+        f"no SSH server answers at {address} port {port} ({why})",
         "a host that is on and runs sshd",
-        "Look at power, cable and address.",
+        "Check power, cable and address.",
     )
 
 
@@ -56,7 +56,7 @@ def wrong_password(user: str) -> Fault:
 def no_login(user: str, allowed: str) -> Fault:
     return Fault(
         "no-login",
-        f"{user} cannot log in: the operator's key is not accepted and the host takes only {allowed or 'nothing'}",
+        f"{user} cannot log in: the operator's key is not accepted and the host accepts only {allowed or 'nothing'}",
         "password login, or the operator's key in authorized_keys",
         "Allow one of them on the host's console.",
     )
@@ -74,7 +74,7 @@ def no_password(user: str) -> Fault:
 def key_unknown(fingerprint: str) -> Fault:
     return Fault(
         "host-key-unknown",
-        f"the host shows a key that nobody has confirmed: {fingerprint}",
+        f"the host presents a key that was never confirmed: {fingerprint}",
         "a pinned key, or an explicit choice",
         "Compare it on the host's console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then use --accept with "
         "this node or --fingerprints with a file.",
@@ -87,7 +87,7 @@ def key_changed(pinned: str, shown: str) -> Fault:
         f"THE HOST KEY HAS CHANGED: it is {shown}",
         f"{pinned}, the key that was pinned",
         "Nothing was sent to this host: it may be another machine that listens in. If it was replaced, "
-        "use --replaces with this node and its new serial number in the list; if it was installed anew, remove "
+        "use --replaces with this node and its new serial number in the list; if it was reinstalled, remove "
         "its line "
         "from the known_hosts file and confirm the new key.",
     )
@@ -96,10 +96,10 @@ def key_changed(pinned: str, shown: str) -> Fault:
 def wrong_serial(found: str | None, expected: str | None) -> Fault:
     return Fault(
         "not-replaced",
-        "the machine that shows the new key has "
-        f"{f'the serial number {found}' if found else 'no serial number to read'}",
+        "the machine that presents the new key has "
+        f"{f'the serial number {found}' if found else 'no readable serial number'}",
         f"{expected}, the machine that replaces the old one",
-        "The old key stays pinned. Look at the sticker, and correct the list; reading the number takes sudo there.",
+        "The old key stays pinned. Check the sticker, and correct the list; reading the number needs sudo there.",
     )
 
 
@@ -108,15 +108,15 @@ def key_unexpected(listed: str, shown: str) -> Fault:
         "host-key-unexpected",
         f"THE HOST KEY IS NOT THE LISTED ONE: it is {shown}",
         f"{listed}, from the file of fingerprints",
-        "Nothing was sent to this host. Compare the key on its console and correct the file, or look who has its "
-        "address.",
+        "Nothing was sent to this host. Compare the key on its console and correct the file, or find out which machine "
+        "has its address.",
     )
 
 
 def lost(during: str, seconds: float) -> Fault:
     return Fault(
         "lost",
-        f"the node went away during the step '{during}' and "
+        f"the node was lost during the step '{during}' and "
         + (f"was not back after {seconds:.0f} s" if seconds else "was not waited for"),
         "a node that stays on, or comes back from a reboot",
         "When it is back, run the same command again: what is done stays done, the rest is finished.",
@@ -144,7 +144,7 @@ def no_sudo(user: str, said: str) -> Fault:
 def sudo_password(user: str) -> Fault:
     return Fault(
         "sudo-password",
-        f"sudo wants a password of {user} that was not given or is another one",
+        f"sudo needs a password of {user} that was not given or is wrong",
         "the password of the account",
         "Use --ask-password or --password-fd with that password.",
     )
@@ -154,8 +154,8 @@ def duplicate_address(address: str, owners: str) -> Fault:
     return Fault(
         "duplicate-address",
         f"the address {address} is used more than once: {owners}",
-        "one machine for each address",
-        "Give one of them another address. Until then nobody knows whom a login would reach.",
+        "one machine per address",
+        "Give one of them another address. Until then a login may reach either machine.",
     )
 
 
@@ -180,7 +180,7 @@ def wrong_hardware(found: str, expected: str) -> Fault:
 def step_failed(step: str, said: str) -> Fault:
     return Fault(
         "step-failed",
-        f"the step '{step}' failed: {said or 'it said nothing'}",
+        f"the step '{step}' failed: {said or 'it printed nothing'}",
         "a Debian or Ubuntu host in working order",
         "Correct that on the host and run the command again: what is done stays done.",
     )

@@ -17,5 +17,5 @@ def read_nodes(path: Path) -> list[Target]:
         return listed(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (UnicodeDecodeError, yaml.YAMLError):
         raise UsageError(
-            f"{path} is no YAML; expected what `firstlight discover --output` writes. Correct it."
+            f"{path} is not YAML; expected what `firstlight discover --output` writes. Correct it."
         ) from None

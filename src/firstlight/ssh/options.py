@@ -37,7 +37,7 @@ def read_password(arguments: argparse.Namespace) -> str | None:
     else:
         return None
     if not secret or not secret.isprintable():
-        raise UsageError("the password is empty or has characters that no keyboard types; expected one line.")
+        raise UsageError("the password is empty or has unprintable characters; expected one line.")
     return secret
 
 
@@ -51,7 +51,7 @@ def public_key(arguments: argparse.Namespace) -> str:
     path = Path(arguments.key).expanduser()
     if not path.is_file() or path.suffix != ".pub":
         raise UsageError(
-            f"{arguments.key} is no public key; expected a file that ends in .pub. "
+            f"{arguments.key} is not a public key; expected a file that ends in .pub. "
             "Make one with `ssh-keygen -t ed25519`, or name yours with --key."
         )
     return path.read_text(encoding="utf-8").strip()
@@ -83,7 +83,7 @@ def confirm(trusted: Trust, keys: Mapping[Target, HostKey], port: int, ask: Call
     for target, key in keys.items():
         verdict = trusted.evaluate(target, port, key)
         if isinstance(verdict, Fault) and verdict.kind == "host-key-unknown":
-            print(f"{target.name} ({target.address}) shows the {key.kind} key {key.fingerprint}", file=sys.stderr)
+            print(f"{target.name} ({target.address}) presents the {key.kind} key {key.fingerprint}", file=sys.stderr)
             if ask("Is that its key? [y/N] ").strip().lower() in ("y", "yes"):
                 trusted.listed = {**trusted.listed, target.name: key.fingerprint}
 
@@ -93,6 +93,6 @@ def refuse_missing_private(found: Credentials, key_line: str) -> None:
     blob = key_line.split()[1] if len(key_line.split()) > 1 else ""
     if not any(key.get_base64() == blob for key in found.keys):
         raise UsageError(
-            "the private half of the operator's key is neither beside the .pub file without a passphrase nor in an SSH "
-            "agent; expected one of them, to see that the key works. Run ssh-add, or name another key with --key."
+            "the operator's private key is neither beside the .pub file without a passphrase nor in an SSH "
+            "agent; expected one of them, to check that the key works. Run ssh-add, or name another key with --key."
         )

@@ -63,7 +63,7 @@ def read_keys(path: Path | None) -> list[paramiko.PKey]:
             except (paramiko.SSHException, ValueError, TypeError) as error:
                 if "passphrase" not in str(error).lower() and "encrypted" not in str(error).lower():
                     raise UsageError(
-                        f"{path} is no private key that can be read ({error}); expected one of ssh-keygen."
+                        f"{path} is not a readable private key ({error}); expected one made by ssh-keygen."
                     ) from None
     with contextlib.suppress(paramiko.SSHException, OSError):
         keys += paramiko.Agent().get_keys()

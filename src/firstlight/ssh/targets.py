@@ -46,7 +46,7 @@ def expand(words: Sequence[str]) -> list[str]:
         for address in _addresses(word):
             found[address] = None
             if len(found) > MOST:
-                raise UsageError(f"{word} brings the search above {MOST} addresses; expected fewer. Name a part.")
+                raise UsageError(f"{word} extends the search to over {MOST} addresses; expected fewer. Name a part.")
     return list(found)
 
 
@@ -68,7 +68,8 @@ def _addresses(word: str) -> list[str]:
         return [str(ipaddress.IPv4Address(word))]
     except ValueError as error:
         raise UsageError(
-            f"{word!r} is no address or range ({error}); expected for example 10.0.0.5, 10.0.0.10-20 or 10.0.0.0/24."
+            f"{word!r} is not an address or range ({error}); expected for example 10.0.0.5, 10.0.0.10-20 or "
+            "10.0.0.0/24."
         ) from None
 
 
@@ -98,7 +99,7 @@ def listed(document: Any) -> list[Target]:
     nodes = document.get("nodes") if isinstance(document, Mapping) else None
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
         raise UsageError(
-            "the list of nodes has no `nodes:` with one entry a node; expected what `firstlight discover --output` "
+            "the list of nodes has no `nodes:` with one entry per node; expected what `firstlight discover --output` "
             "writes."
         )
     return [_target(node, f"node {number}") for number, node in enumerate(nodes, start=1)]
@@ -113,7 +114,7 @@ def _target(node: Mapping[str, Any], where: str) -> Target:
         raise UsageError(f"{where} has the address {address!r}; expected an IPv4 address. Correct it.") from None
     if name and name != address and not is_name(name):
         raise UsageError(
-            f"{where} has the name {name!r}; expected a host name: small letters, digits and dashes. Correct it."
+            f"{where} has the name {name!r}; expected a host name: lower-case letters, digits and dashes. Correct it."
         )
     position = values.get("position")
     return Target(
