@@ -71,8 +71,8 @@ class Connection:
         plugin = become_loader.get(method)
         if plugin is None or (plugin.require_tty and not getattr(self._plugin, "has_tty", False)):
             raise UsageError(
-                f"{self.host} has ansible_become_method {method}, expected one that needs no terminal, such as sudo: run "
-                "ansible-playbook playbooks/verify.yml"
+                f"{self.host} has ansible_become_method {method}, expected one that needs no terminal, such as sudo: "
+                "run ansible-playbook playbooks/verify.yml"
             )
         given = {"become_pass": password} if password else {}
         plugin.set_options(task_keys=given, var_options=self._options("become", plugin))

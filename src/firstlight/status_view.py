@@ -285,7 +285,7 @@ def _notes(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for node in nodes:
         marker = node.get("drained")
         if isinstance(marker, Mapping):
-            by = str(marker.get("by") or "an unknown user, by hand")
+            by = str(marker.get("by") or "somebody by hand")
             at, why = str(marker.get("at") or ""), str(marker.get("reason") or "")
             yield (
                 f"{node['name']} is out of service by {by}"

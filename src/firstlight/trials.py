@@ -195,7 +195,7 @@ class PlaybookTrial:
         counted = len(point["runs"]) - len(problems)
         # A single run has no spread to compare with; and a failure that ended the playbook affected the server.
         if problems and (why or counted < min(2, int(self._workload["repeats"]))):
-            raise RungError(f"{counted} of {self._workload['repeats']} runs are valid: {problems[-1]}")
+            raise RungError(f"{counted} of {self._workload['repeats']} runs count: {problems[-1]}")
         found: Document = point["summary"]
         return found
 

@@ -68,7 +68,7 @@ def test_an_installed_command_says_where_the_lab_is(
 def test_a_usage_error_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*CHECK, "--days", "few", "--json"]) == errors.REFUSED
     assert json.loads(capsys.readouterr().out) == {
-        "error": {"message": "argument --days: 'few' is no number of days", "status": 2}
+        "error": {"message": "argument --days: 'few' is not a number of days", "status": 2}
     }
     assert cli.main([*CHECK, "--days", "few"]) == errors.REFUSED
     assert capsys.readouterr().err.startswith("usage: firstlight catalog check")

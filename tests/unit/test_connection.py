@@ -96,7 +96,7 @@ def test_only_the_last_line_is_the_answer() -> None:
     assert read_answer(127, b"", b"sh: python3: not found\n")["problem"].endswith(
         "(status 127): sh: python3: not found"
     )
-    assert "said nothing" in read_answer(1, b"", b"")["problem"]
+    assert "no output" in read_answer(1, b"", b"")["problem"]
     assert "Welcome" in read_answer(0, b"Welcome!\n", b"")["problem"]
 
 

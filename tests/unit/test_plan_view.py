@@ -87,7 +87,7 @@ def test_a_file_of_two_roles_is_listed_once(capsys: pytest.CaptureFixture[str]) 
 def test_which_files_of_the_weights_are_brought_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "-i", H100X4, "--host", "h100"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "(the first there is of mistral, safetensors, pytorch, pt)" in shown
+    assert "(the first available of mistral, safetensors, pytorch, pt)" in shown
 
 
 def test_a_memory_that_is_not_known_is_refused_without_a_bar(

@@ -51,7 +51,7 @@ def test_every_rung_is_a_row_with_its_figures(capsys: pytest.CaptureFixture[str]
 
 def test_a_run_that_found_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     tune_view.show(document(result={"change": {}, "diff": "", "restore": ""}))
-    assert "the former ones serve" in capsys.readouterr().out
+    assert "the former ones are served" in capsys.readouterr().out
 
 
 def test_a_narrow_terminal_gets_one_rung_after_the_other(

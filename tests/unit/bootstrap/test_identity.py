@@ -25,7 +25,7 @@ SPARK = Machine(serial="S1", mac="02:42:ac:1d:02:0a", gpu_count=1, gpu_names=("N
         (Target("a", "10.0.0.5", "S2"), "serial number S1"),
         (Target("a", "10.0.0.5", mac="02:42:ac:1d:02:0b"), "MAC address"),
         (Target("a", "10.0.0.5", hardware="h100-sxm-8"), "1 GPUs, not 8"),
-        (Target("a", "10.0.0.5", hardware="abacus"), "nobody can tell"),
+        (Target("a", "10.0.0.5", hardware="abacus"), "its hardware cannot be checked"),
     ],
 )
 def test_another_machine_in_the_place(target: Target, found: str | None) -> None:
@@ -57,7 +57,7 @@ def test_what_is_said_of_a_node() -> None:
     target = Target("a", "10.0.0.5")
     assert line_of(Outcome(target, {"key": "ok"})) == ("done", "everything was there")
     rebooted = Outcome(target, {"key": "changed", "sudo": "ok"}, rebooted=True)
-    assert line_of(rebooted)[1] == "changed: key; it rebooted in the middle and was finished afterwards"
+    assert line_of(rebooted)[1] == "changed: key; it rebooted during the run and was finished afterwards"
     assert line_of(Outcome(target, {"key": "would change"}))[1] == "would change: key"
     failed = Outcome(target, fault=wrong_password("operator"))
     assert line_of(failed)[0] == "FAILED"

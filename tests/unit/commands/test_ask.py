@@ -120,7 +120,7 @@ def test_a_whole_answer(help_: ClientHelp, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("429", "has asked too often (429)"),
+        ("429", "has exceeded its rate (429)"),
         ("404", "has no model '404'"),
         ("503", "answered 503: so it is\\x1b[2J"),
     ],
@@ -151,7 +151,7 @@ def test_a_certificate_of_somebody_else(help_: ClientHelp) -> None:
     with pytest.raises(FirstlightError, match="is not trusted"):
         ask(help_, "Hello?", stream=True, as_json=False)
     help_.files.authority.write_text("nothing")
-    with pytest.raises(FirstlightError, match="is no certificate"):
+    with pytest.raises(FirstlightError, match="is not a certificate"):
         ask(help_, "Hello?", stream=True, as_json=False)
     help_.files.authority.unlink()
     with pytest.raises(FirstlightError, match="expected the certificate of the cluster's authority"):

@@ -20,9 +20,9 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAwmaaOl67Yg/OYERrXT123KZvVJM4RdhTNZ5
         (["discover", "--interface", "nowhere0"], "no interface 'nowhere0'"),
         (["discover", "10.0.0.0/8"], "more than 4096"),
         (["bootstrap", "-i", "."], "no node was named"),
-        (["bootstrap", "-i", ".", "a=10.0.0.5", "a=10.0.0.6"], "the name a stands more than once"),
-        (["bootstrap", "-i", ".", "a=10.0.0.5", "--key", "missing.pub"], "missing.pub is no public key"),
-        (["bootstrap", "-i", ".", "a=10.0.0.5", "--key", "key.pub"], "private half"),
+        (["bootstrap", "-i", ".", "a=10.0.0.5", "a=10.0.0.6"], "the name a is listed more than once"),
+        (["bootstrap", "-i", ".", "a=10.0.0.5", "--key", "missing.pub"], "missing.pub is not a public key"),
+        (["bootstrap", "-i", ".", "a=10.0.0.5", "--key", "key.pub"], "operator's private key"),
         (
             ["bootstrap", "-i", ".", "a=10.0.0.5", "--key", "key.pub", "--user", "a b"],
             "expected the name of an account",

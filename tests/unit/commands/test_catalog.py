@@ -44,7 +44,7 @@ def test_what_is_found_is_told_with_what_to_do(own: Path, capsys: pytest.Capture
     assert "models/tiny (" in shown
     assert "  needed     revision: not known\n             fix: look the commit up" in shown
     assert "  age        date: of 2020-01-01, " in shown
-    assert shown.endswith("1 entry, 1 to look at.\n")
+    assert shown.endswith("1 entry, 1 to check.\n")
 
 
 def test_one_kind_and_another_number_of_days(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_one_kind_and_another_number_of_days(own: Path, capsys: pytest.CaptureFi
     ]
     assert (document["entries"], document["days"]) == (1, 90)
     assert run("--catalog", str(own), "--own", "--only", "age", "--days", "99999") == 0
-    assert capsys.readouterr().out == "1 entry, nothing to look at.\n"
+    assert capsys.readouterr().out == "1 entry, nothing to check.\n"
     with pytest.raises(SystemExit):
         run("--days", "-1")
 

@@ -86,8 +86,8 @@ def test_several_files_are_one_host(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
-        (b"", [], "nothing that is known as the output of a tool"),
-        (b"\xff\x00\x01 noise", [], "nothing that is known as the output of a tool"),
+        (b"", [], "no output of a known tool"),
+        (b"\xff\x00\x01 noise", [], "no output of a known tool"),
         (b"lo UNKNOWN 127.0.0.1/8\n", [], "has the output of ip, but no fabric port in it"),
         (b"x" * ((8 << 20) + 1), [], "is larger than 8 MiB"),
         (b"mlx5_0 port 1 ==> eth0 (Up)", ["--hardware", "gb1"], "did you mean gb10?"),

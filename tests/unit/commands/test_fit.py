@@ -177,10 +177,10 @@ def test_a_person_sees_a_bar_and_what_would_fit(capsys: pytest.CaptureFixture[st
     assert "\x1b" not in out
     assert "█" in out
     assert "does not fit 4 GPUs" in out
-    assert "these fit: llama-4-maverick-awq" in out
+    assert "that fit: llama-4-maverick-awq" in out
     assert "tensor parallel 8 on 8 GPUs" in out
     assert call("qwen2.5-72b-block-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--tensor-parallel", "8") == 2
-    assert "cannot be served so" in capsys.readouterr().out
+    assert "cannot be served this way" in capsys.readouterr().out
     assert call("qwen3-235b-a22b-fp8", "--hardware", "h100-sxm-8", "--gpus", "8", "--max-model-len", "8192") == 0
     assert "one of 2 replicas" in capsys.readouterr().out
 

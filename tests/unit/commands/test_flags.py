@@ -57,7 +57,7 @@ def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--max-num-batched-tokens" in out
     assert "Continuous batching is always on" in out
     assert run("vllm==0.32.0", *GOOD) == 0
-    assert "vllm 0.32.0 knows all of it." in capsys.readouterr().out
+    assert "vllm 0.32.0 knows all of these flags." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("engine", ["vllm==9.9.9", "vlm", "", "==", "../../x==1", "\x1b[31m==" + "9" * 500])

@@ -149,7 +149,7 @@ def test_nodes_that_were_found_plan_as_they_are(
     key = tmp_path / "cluster.pub"
     assert main(["init", kind, str(directory), "--nodes", nodes, "--user", "operator", "--key", str(key)]) == 0
     told = capsys.readouterr().out
-    assert "as no driver told what they are: n1" in told
+    assert "as no driver identified them: n1" in told
     assert "No host key is pinned" not in told
     assert (directory / "known_hosts").read_text() == PINNED
     variables = read(directory / "group_vars" / "all.yml")
@@ -177,7 +177,7 @@ def test_a_list_that_is_refused_leaves_no_file(capsys: pytest.CaptureFixture[str
         assert message in capsys.readouterr().err
     (tmp_path / "bad.yml").write_text("nodes: [")
     assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "bad.yml")]) == 2
-    assert "bad.yml is no YAML" in capsys.readouterr().err
+    assert "bad.yml is not YAML" in capsys.readouterr().err
     assert main(["init", "spark4", str(directory), "--nodes", str(tmp_path / "few.yml"), "--user", "a b"]) == 2
     assert main(["init", "spark4", str(directory), "--user", "operator"]) == 2
     assert "expected --nodes FILE with them" in capsys.readouterr().err
@@ -189,4 +189,4 @@ def test_without_pinned_keys_bootstrap_comes_next(capsys: pytest.CaptureFixture[
     assert main(["init", "spark2", str(tmp_path / "mine"), "--nodes", nodes, "--user", "operator"]) == 0
     told = capsys.readouterr().out
     assert "No host key is pinned there yet" in told
-    assert "Without a serial, as nobody read it: n1, n2" in told
+    assert "Without a serial, as it was not read: n1, n2" in told

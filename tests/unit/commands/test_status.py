@@ -156,4 +156,4 @@ def test_following_ends_and_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
 
 def test_why_ansible_ended_is_one_line() -> None:
     assert reason("", "[WARNING]: x\nERROR! no such host\n") == "ERROR! no such host"
-    assert reason("", "") == "ansible-playbook said nothing"
+    assert reason("", "") == "ansible-playbook printed nothing"

@@ -141,7 +141,7 @@ def test_cut_off_it_goes_on_or_back(played: Played, words: list[str], capsys: py
 
     played.fails = killed
     assert main(words) == INTERRUPTED
-    assert "go back with `firstlight tune -i inventory/h100x4 --restore`" in capsys.readouterr().err
+    assert "roll back with `firstlight tune -i inventory/h100x4 --restore`" in capsys.readouterr().err
     assert played.serving == {"max_num_seqs": 64}
     assert main(words) == REFUSED
     assert "--resume" in capsys.readouterr().err
@@ -155,7 +155,7 @@ def test_cut_off_it_goes_on_or_back(played: Played, words: list[str], capsys: py
     told = capsys.readouterr().err
     assert "it is in use" in told
     assert "Nothing was changed" not in told
-    assert "go on with `firstlight tune -i inventory/h100x4 --resume`" in told
+    assert "continue with `firstlight tune -i inventory/h100x4 --resume`" in told
     played.fails = lambda *_: DONE
     before = len(played.calls)
     assert main(["tune", "-i", INVENTORY, "--resume"]) == DONE

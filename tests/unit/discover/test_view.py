@@ -46,9 +46,9 @@ def test_a_row_says_what_is_known_and_a_terminal_is_left_alone() -> None:
 def test_the_table_ends_with_what_to_do(soft_wrap: bool) -> None:
     text = io.StringIO()
     show(Console(file=text, width=300, soft_wrap=soft_wrap), found(), ["LLDP (no lldpctl here)"])
-    assert "Not asked: LLDP" in text.getvalue()
+    assert "Not queried: LLDP" in text.getvalue()
     assert "the address 10.0.0.7 is used more than once: two" in text.getvalue()
-    assert "Nobody was logged in at 10.0.0.6, 10.0.0.7" in text.getvalue()
+    assert "No login at 10.0.0.6, 10.0.0.7" in text.getvalue()
 
 
 def test_every_source_adds_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:

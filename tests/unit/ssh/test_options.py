@@ -73,7 +73,7 @@ def test_the_private_half_must_be_here() -> None:
     key = paramiko.ECDSAKey.generate()
     line = f"{key.get_name()} {key.get_base64()} operator"
     refuse_missing_private(Credentials("operator", [key]), line)
-    with pytest.raises(FirstlightError, match="private half"):
+    with pytest.raises(FirstlightError, match="operator's private key"):
         refuse_missing_private(Credentials("operator", []), line)
 
 
