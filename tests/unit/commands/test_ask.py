@@ -172,7 +172,7 @@ def parsed(*words: str) -> argparse.Namespace:
     ("intent", "missing"),
     [
         ("", "this cluster has no endpoint"),
-        ("firstlight_endpoint: {}", "{state}/firstlight/spark4/keys/default is not there"),
+        ("firstlight_endpoint: {}", "{state}/firstlight/spark4/keys/default does not exist"),
     ],
 )
 def test_the_command_itself_says_what_is_missing(tmp_path: Path, intent: str, missing: str) -> None:
