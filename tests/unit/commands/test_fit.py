@@ -130,10 +130,10 @@ def test_remedies_are_whole_sentences(capsys: pytest.CaptureFixture[str]) -> Non
     _, found = document(capsys, "llama-3.3-70b", "--hardware", "zzz", "--gpus", "8")
     assert "h200-sxm-8; or name" in found["errors"][0]["remedy"]
     _, found = document(capsys, "deepseek-r1", "--hardware", "gb10", "--gpus", "1", "--max-model-len", "163840")
-    assert ", or serve a smaller or further quantised model" in found["errors"][0]["remedy"]
+    assert ", or serve a smaller or more strongly quantised model" in found["errors"][0]["remedy"]
     small = ["llama-3.3-70b", "--hardware", "h100-sxm-8", "--gpus", "2"]
     _, found = document(capsys, *small)
-    assert "or less, take an FP8 cache, or use tensor parallel 4 on 4 GPUs" in found["errors"][0]["remedy"]
+    assert "or less, use an FP8 cache, or use tensor parallel 4 on 4 GPUs" in found["errors"][0]["remedy"]
 
 
 def test_a_link_to_itself_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

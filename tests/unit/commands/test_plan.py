@@ -530,7 +530,7 @@ class TestSparks:
     ) -> None:
         document = self.plan(capsys, tmp_path, self.without("max_num_seqs"))
         assert "--max-num-seqs 64 " in self.flags(document)
-        assert any("max_num_seqs is taken as 64" in note for note in document["notes"])
+        assert any("max_num_seqs is set to 64" in note for note in document["notes"])
 
     def test_in_eager_mode_or_with_partial_graphs_they_are_left_to_the_engine(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path

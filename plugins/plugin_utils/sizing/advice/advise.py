@@ -120,12 +120,12 @@ def expected(  # noqa: PLR0913 - independent settings, all passed by name
     speed = step.tokens_per_s_per_stream
     every = "step" if speculation else "token"
     reads = (
-        f"{load.active_weight_bytes / 1e9:.3g} GB of weights a {every} over {tensor_parallel} x "
+        f"{load.active_weight_bytes / 1e9:.3g} GB of weights per {every} over {tensor_parallel} x "
         f"{hardware['memory_bandwidth_gb_s']:g} GB/s allow {limit:.3g} tokens/s"
     )
     rest = f"{step.memory_seconds * 1e3:.1f} ms of reading at the usual efficiency and {_overheads(load, step)}"
     if speculation:
-        rest += f" for {step.tokens_per_step:.2f} tokens a step, {speculation.tokens} of them drafted and checked,"
+        rest += f" for {step.tokens_per_step:.2f} tokens per step ({speculation.tokens} drafted and checked)"
     return {
         "decode_tokens_per_s": [_round(speed * LOW), _round(min(speed * HIGH, limit))],
         "roofline_tokens_per_s": _round(limit),
@@ -158,8 +158,8 @@ def _recommend(load: ModelLoad, cluster: Cluster, found: Sequence[Layout], workl
         roomiest = max((one for one in found if one.rejected is None), key=lambda one: one.kv_tokens)
         length = workload.prompt + workload.output
         why = (
-            f"No option holds one request of {length} tokens; {roomiest.words} holds most, {roomiest.kv_tokens}. "
-            f"Set max_model_len to {roomiest.kv_tokens} or less, an FP8 KV cache, or more GPUs."
+            f"No option holds one request of {length} tokens; {roomiest.words} holds the most, {roomiest.kv_tokens}. "
+            f"Set max_model_len to {roomiest.kv_tokens} or less, use an FP8 KV cache, or add GPUs."
         )
         return _none(workload.name, why, options)
     best = _choose(outcomes, workload)
@@ -218,11 +218,12 @@ def _figures(one: Outcome, cluster: Cluster, workload: Workload) -> str:
         return f"{held} tokens of KV cache, {served} of {length} at a time"
     if workload.name == "latency":
         return (
-            f"{one.tokens_per_s_per_stream:.0f} tokens/s to one stream, the first after {one.ttft_seconds * 1e3:.0f} ms"
+            f"{one.tokens_per_s_per_stream:.0f} tokens/s for one stream, "
+            f"the first after {one.ttft_seconds * 1e3:.0f} ms"
         )
     share = f", all-reduces take {one.step.communication_share:.0%} of a step" if one.layout.tensor_parallel > 1 else ""
     return (
-        f"{one.tokens_per_s / cluster.gpus:.0f} tokens/s a GPU with {_many(one.streams, 'stream')} a replica at "
+        f"{one.tokens_per_s / cluster.gpus:.0f} tokens/s per GPU with {_many(one.streams, 'stream')} per replica at "
         f"{one.tokens_per_s_per_stream:.3g} each{share}"
     )
 
@@ -236,7 +237,7 @@ def _latency_why(best: Outcome, rival: Outcome) -> str:
     saved = (small.step.memory_seconds - large.step.memory_seconds) * 1e3
     added = (large.step.communication_seconds - small.step.communication_seconds) * 1e3
     verdict = (
-        "the replicas are as fast to a stream and serve more of them"
+        "the replicas are as fast per stream and serve more streams"
         if best is small and large.tokens_per_s_per_stream > small.tokens_per_s_per_stream
         else "the all-reduces cost less than the reading they save"
         if best is large
@@ -244,8 +245,8 @@ def _latency_why(best: Outcome, rival: Outcome) -> str:
     )
     return (
         f"One stream gets {large.tokens_per_s_per_stream:.0f} tokens/s from {large.layout.words} and "
-        f"{small.tokens_per_s_per_stream:.0f} from {small.layout.words}. The larger group reads {saved:.2g} ms less a "
-        f"token and adds {added:.2g} ms of all-reduces: {verdict}."
+        f"{small.tokens_per_s_per_stream:.0f} from {small.layout.words}. The larger group saves {saved:.2g} ms of "
+        f"reading per token and adds {added:.2g} ms of all-reduces: {verdict}."
     )
 
 
@@ -288,7 +289,7 @@ def _nothing_fits(
     """Explain that nothing fits, with the nearest miss and the smallest change that would help."""
     sizes = ", ".join(str(one.tensor_parallel) for one in found) or "none"
     miss = f" (TP {found[-1].tensor_parallel}: {found[-1].rejected})" if found else ""
-    text = f"Nothing fits {cluster.gpus} x {cluster.hardware.get('gpu_name')}; legal sizes up to there: {sizes}{miss}."
+    text = f"Nothing fits {cluster.gpus} x {cluster.hardware.get('gpu_name')}; legal sizes up to that: {sizes}{miss}."
     larger = next((size for size in sorted(set(legal)) if size > cluster.gpus and fits(size).fits), None)
     if larger is not None:
         return f"{text} The smallest change: {larger} GPUs, where TP {larger} fits."
@@ -298,9 +299,9 @@ def _nothing_fits(
     usable = memory * 2**20 * cluster.hardware.get("utilisation_ceiling", 1.0)
     needed = int(load.weight_bytes // usable) + 1
     if needed <= cluster.gpus:
-        return f"{text} The weights alone need {needed} GPUs: ask for less context, or a size that is legal."
+        return f"{text} The weights alone need {needed} GPUs: reduce the context, or use a legal size."
     share = usable * cluster.gpus / load.weight_bytes
     return (
         f"{text} The smallest change: {needed} GPUs (weights of {load.weight_bytes / 1e9:.0f} GB, "
-        f"{usable / 1e9:.0f} GB a GPU), or a quantisation to {share:.0%} of this size."
+        f"{usable / 1e9:.0f} GB per GPU), or a quantisation to {share:.0%} of this size."
     )

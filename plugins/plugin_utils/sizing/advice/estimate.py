@@ -22,10 +22,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 
 ERRORS = {
     "estimate.arguments": (
-        "Lengths, clients and rates are positive numbers within what servers see; anything else would give a speed "
-        "that means nothing."
+        "Lengths, clients and rates are positive numbers in the range of real servers; anything else would give a "
+        "meaningless speed."
     ),
-    "estimate.length": "A request, its prompt and its answer together, is no longer than the engine is told to take.",
+    "estimate.length": "A request, prompt and answer together, is no longer than the engine's configured limit.",
     "estimate.hardware": "Speed follows from memory bandwidth and computing rates of the hardware's catalog entry.",
 }
 
@@ -45,7 +45,7 @@ def check_demand(values: Mapping[str, Any], rate: float | None, acceptance: floa
                 f"correct --{name}",
             )
     if rate is not None and not (math.isfinite(rate) and 0 < rate <= 1e6):
-        rule = "--rate is a number of requests a second above 0"
+        rule = "--rate is a number of requests per second above 0"
         errors.add("estimate.arguments", f"--rate is {rate}", rule, "correct --rate, or leave it out")
     if acceptance is not None and not 0 <= acceptance <= 1:
         rule = "--acceptance is the share of drafted tokens that are accepted, from 0 to 1"

@@ -128,7 +128,7 @@ def _layout(cluster: Cluster, size: int, fit: FitAt) -> Layout:
     if hosts > 1 and size % per_host:
         return replace(layout, rejected=f"does not fill hosts of {per_host} GPUs")
     if not fit.fits:
-        return replace(layout, rejected=fit.reason or "does not fit into the memory")
+        return replace(layout, rejected=fit.reason or "does not fit into memory")
     return layout
 
 

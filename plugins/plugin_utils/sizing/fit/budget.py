@@ -333,14 +333,14 @@ def _larger(
 def _notes(shape: ModelShape, ranks: int, layout: CacheLayout, kv_dtype: str, narrowed: bool) -> list[str]:
     notes = []
     if narrowed:
-        notes.append("a float32 checkpoint, which engines load in 16 bits unless --dtype float32 says otherwise")
+        notes.append("a float32 checkpoint, which engines load in 16 bits unless --dtype float32 is set")
     if kv_dtype in CACHE_FORMATS and CACHE_FORMATS[kv_dtype].guess:
-        notes.append(f"how much the cache's type {kv_dtype} takes is not known here: counted as one byte an element")
+        notes.append(f"the size of the cache's type {kv_dtype} is not known: counted as one byte per element")
     if shape.mla is None and shape.compressed is None and ranks > shape.kv_heads:
         copies = ranks * local_kv_heads(shape, ranks) // shape.kv_heads
-        notes.append(f"{shape.kv_heads} KV heads over {ranks} GPUs: each is kept {copies} times, so the cache is too")
+        notes.append(f"{shape.kv_heads} KV heads over {ranks} GPUs: each is kept {copies} times, and so is the cache")
     if (shape.mla or shape.compressed) and ranks > 1:
-        notes.append("the compressed cache is not cut by tensor parallelism: every GPU holds all of it")
+        notes.append("the compressed cache is not split by tensor parallelism: every GPU holds all of it")
     if layout.block_tokens > BLOCK_TOKENS and shape.linear is not None:
         notes.append(f"hybrid attention: blocks of {layout.block_tokens} tokens, so that a page holds a state")
     return notes

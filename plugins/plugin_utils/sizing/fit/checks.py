@@ -19,32 +19,32 @@ ERRORS = {
     "fit.model": "A model is an entry of the catalog, another name of one, or the path of a config.json.",
     "fit.hardware": "The memory of the GPUs comes from a hardware profile of the catalog.",
     "fit.arguments": (
-        "Sizes, counts and shares are positive numbers within what machines have; anything else would give a memory "
-        "budget that means nothing."
+        "Sizes, counts and shares are positive numbers in the range of real machines; anything else would give a "
+        "meaningless memory budget."
     ),
     "fit.memory-unknown": (
-        "Without the memory of a GPU nothing can be said about what fits. A driver reports none where memory is "
-        "unified; there the catalog says what the operating system sees."
+        "What fits follows from the memory of a GPU. A driver reports none on unified memory; there the catalog has "
+        "what the operating system sees."
     ),
     "fit.utilisation": (
         "On unified memory the engine's share is taken from the operating system. Above the ceiling the host hangs or "
-        "its processes are killed, and the GPU's memory is not what a container limit counts. On other GPUs the rest "
+        "its processes are killed, and a container limit does not count the GPU's memory. On other GPUs the rest "
         "is for CUDA graphs, NCCL and the driver."
     ),
     "fit.beyond-model": (
-        "A model has learnt positions up to a limit, max_position_embeddings of its config.json. Engines refuse to "
-        "start with a longer context, and where they are forced to, the answers beyond it are noise."
+        "A model is trained on positions up to a limit, max_position_embeddings of its config.json. Engines refuse to "
+        "start with a longer context, and if they are forced to, answers beyond the limit are noise."
     ),
     "fit.too-big": (
-        "The weights of a GPU's share of the model, what a forward pass needs and what the runtime keeps must leave "
-        "memory for a cache; an engine that finds none ends while it starts, after it has loaded everything."
+        "A GPU's share of the weights, the activations of a forward pass and the runtime must leave memory for a "
+        "cache; without any, the engine exits at startup, after it has loaded everything."
     ),
     "fit.context": (
         "The cache must hold at least one request of the full context length; otherwise the engine refuses to start."
     ),
     "fit.sequences": (
         "A hybrid model keeps the state of every running request in a block of the cache. vLLM captures CUDA graphs "
-        "for max_num_seqs requests, and ends when there are fewer blocks than that, after it has loaded everything."
+        "for max_num_seqs requests, and exits if there are fewer blocks than that, after it has loaded everything."
     ),
 }
 
@@ -113,9 +113,9 @@ def check_context(shape: ModelShape, tokens: int, errors: PlanErrors) -> None:
         return
     errors.add(
         "fit.beyond-model",
-        f"a context of {tokens} tokens is asked for, {shape.name} was made for {shape.context}",
+        f"a context of {tokens} tokens is requested, {shape.name} was made for {shape.context}",
         "a context is no longer than max_position_embeddings of the model's config.json, or its rope scaling",
-        f"set the context length to {shape.context} or less, or choose a model made for longer ones",
+        f"set the context length to {shape.context} or less, or choose a model with a longer context",
     )
 
 
@@ -128,10 +128,10 @@ def above_ceiling(hardware: Mapping[str, Any]) -> str:
     """Describe what happens to an engine that takes more than the ceiling."""
     ceiling = ceiling_of(hardware)
     if hardware.get("unified"):
-        return f"shares its memory with the operating system, which is killed or hangs above {ceiling:g}"
+        return f"shares its memory with the operating system, which hangs or kills processes above {ceiling:g}"
     return (
-        f"needs what is above {ceiling:g} for CUDA graphs, NCCL and the driver: the engine counts only part of these "
-        "and ends out of memory when all weights are loaded"
+        f"needs the memory above {ceiling:g} for CUDA graphs, NCCL and the driver: the engine counts only part of "
+        "these and runs out of memory once all weights are loaded"
     )
 
 
@@ -156,8 +156,8 @@ def share_notes(hardware: Mapping[str, Any], share: float, total: int) -> list[s
     if not hardware.get("unified") or not free or share * total <= free:
         return []
     risky = (
-        f"a share of {share:g} asks for {gib(share * total)}: on {hardware.get('name', 'such hardware')} an engine has "
-        f"found as little as {gib(free)} free at its start, and it ends where it finds less than its share; "
+        f"a share of {share:g} needs {gib(share * total)}: on {hardware.get('name', 'such hardware')} an engine has "
+        f"found as little as {gib(free)} free at its start, and it exits if it finds less than its share; "
         f"{default_share(hardware):g} leaves a reserve"
     )
     return [risky]
@@ -193,7 +193,7 @@ def check_memory(hardware: Mapping[str, Any], errors: PlanErrors) -> int:
     value = hardware.get(field)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 30:
         meaning = (
-            "on unified memory os_visible_mib is what the operating system sees of it, MemTotal of /proc/meminfo"
+            "on unified memory os_visible_mib is the part that the operating system sees, MemTotal of /proc/meminfo"
             if hardware.get("unified")
             else "memory_mib is the memory of a GPU as its driver reports it"
         )
@@ -230,7 +230,7 @@ def refuse_sequences(shape: ModelShape, asked: int, blocks: int, errors: PlanErr
     errors.add(
         "fit.sequences",
         f"max_num_seqs is {asked}, and the cache of {shape.name} has {blocks} blocks",
-        "each running request of a hybrid model keeps its state in a block of its own, and vLLM ends its start where "
+        "each running request of a hybrid model keeps its state in a block of its own, and vLLM exits at startup if "
         "there are fewer of them than max_num_seqs",
         f"set max_num_seqs to {spare_sequences(blocks)}, at most {blocks}",
     )
@@ -247,8 +247,8 @@ def spare_sequences(blocks: int) -> int:
 def lowered_note(default: int, blocks: int) -> str:
     """Explain why the engine's default number of requests is lowered."""
     return (
-        f"max_num_seqs is taken as {spare_sequences(blocks)}: each request of a hybrid model needs a block of the "
-        f"cache, which has {blocks}; with too few for its own {default} vLLM ends its start after the load"
+        f"max_num_seqs is set to {spare_sequences(blocks)}: each request of a hybrid model needs a block of the "
+        f"cache, which has {blocks}; with too few for its default of {default} vLLM exits after loading"
     )
 
 
@@ -257,7 +257,7 @@ def refuse_memory(
 ) -> None:
     """Report by how much the model does not fit, and what would change that: `larger` is a cut that would fit."""
     if larger is None:
-        more = "use GPUs with more memory, since no legal cut over up to 64 of this kind is enough"
+        more = "use GPUs with more memory: no legal split over up to 64 of this kind is enough"
     else:
         size, stages = larger
         pipeline = f" and pipeline parallel {stages}" if stages > 1 else ""
@@ -276,16 +276,16 @@ def refuse_memory(
     if result.longest_context < 1:
         errors.add(
             "fit.too-big",
-            f"{where}: {parts} on each GPU, which has {gib(result.usable_bytes)} for the engine of "
-            f"{gib(result.total_bytes)}; {gib(result.short_bytes)} are missing",
+            f"{where}: {parts} on each GPU, which has {gib(result.usable_bytes)} of "
+            f"{gib(result.total_bytes)} for the engine; {gib(result.short_bytes)} are missing",
             "weights, activations and runtime leave memory for a cache",
-            f"{more}, or serve a smaller or further quantised model",
+            f"{more}, or serve a smaller or more strongly quantised model",
         )
         return
     errors.add(
         "fit.context",
         f"{where}: the cache of {gib(result.kv_bytes)} holds {result.longest_context} tokens of one request, "
-        f"{result.context} are asked for; {gib(result.short_bytes)} are missing",
+        f"{result.context} are requested; {gib(result.short_bytes)} are missing",
         "the cache holds at least one request of the full context length",
-        f"set the context length to {result.longest_context} or less, take an FP8 cache, or {more}",
+        f"set the context length to {result.longest_context} or less, use an FP8 cache, or {more}",
     )

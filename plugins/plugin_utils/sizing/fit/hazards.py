@@ -168,8 +168,8 @@ def _told(hazard: Hazard, case: Case) -> str:
 def overdue(met: Iterable[Mapping[str, str]], today: dt.date) -> list[str]:
     """Return messages on hazards whose review is overdue; they apply until somebody has reviewed them."""
     return [
-        f"the hazard {one['name']} was to be looked at again by {one['review_by']}: see whether a newer engine has "
-        f"fixed it ({one['source']}), then give it a later review_by or a `before` in hazards.yml of your catalog"
+        f"the hazard {one['name']} was due for review by {one['review_by']}: check whether a newer engine has "
+        f"fixed it ({one['source']}), then set a later review_by or a `before` in hazards.yml of your catalog"
         for one in met
         if (day := _day(one["review_by"])) is not None and day < today
     ]

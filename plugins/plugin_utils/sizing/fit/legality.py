@@ -36,22 +36,22 @@ ERRORS = {
     ),
     "tp.sizes": (
         "Engines cut the feed-forward layers, the experts and the vocabulary (padded to a multiple of 64) into equal "
-        "parts. vLLM asserts 'is not divisible by' while it builds the model where a size leaves a rest."
+        "parts. vLLM asserts 'is not divisible by' while it builds the model if there is a remainder."
     ),
     "tp.experts": "With expert parallelism each GPU holds whole experts, so the size must divide their number.",
     "pp.layers": "Each stage of a pipeline holds at least one layer.",
     "world.size": (
-        "Tensor times pipeline parallel is the number of processes, and each needs a GPU of its own on a host that is "
-        "there."
+        "Tensor times pipeline parallel is the number of processes, and each needs a GPU of its own on one of the "
+        "hosts."
     ),
-    "world.uneven": "A tensor-parallel group takes the same number of GPUs on every host it spans.",
+    "world.uneven": "A tensor-parallel group uses the same number of GPUs on every host it spans.",
     "speculative.mtp": (
-        "Speculative decoding by further-token layers needs a checkpoint that has them, and a small number of "
-        "tokens to guess."
+        "Speculative decoding by multi-token-prediction layers needs a checkpoint that has them, and a small "
+        "number of draft tokens."
     ),
 }
 MOST_SPECULATIVE = 16
-_NO_WAY = "serve another model: no tensor and pipeline parallel of these GPUs is legal for this one"
+_NO_WAY = "serve another model: no tensor and pipeline parallel size on these GPUs is legal for this one"
 WayOut = Callable[[], str]
 """Describes what to set instead; computed only if something is refused."""
 
@@ -161,7 +161,7 @@ def _check_blocks(shape: ModelShape, ranks: int, expert_parallel: bool, way: Way
             f"tensor parallel {ranks} cuts weights of {shape.name} inside a quantisation "
             f"{'block' if block else 'group'}: {listed}",
             f"every shard is a whole number of quantisation {'blocks' if block else 'groups'}",
-            f"{way()}, or serve a variant quantised by channel or not at all",
+            f"{way()}, or serve a variant quantised per channel or not at all",
         )
 
 
@@ -189,7 +189,7 @@ def _check_world(
                 f", which have {place.gpus}" if place.hosts > 1 and place.gpus_per_host > 1 else ""
             )
         changes = [way()]
-        more = f"list {_many(-(-world // place.gpus_per_host), 'host')}" if place.whole else f"take {world} GPUs"
+        more = f"list {_many(-(-world // place.gpus_per_host), 'host')}" if place.whole else f"use {world} GPUs"
         legal = ranks in legal_tensor_parallel(shape, ranks, expert_parallel) and stages <= shape.layers
         grown = -(-world // place.gpus_per_host) * place.gpus_per_host
         if legal and Place(grown, place.gpus_per_host, None, place.replicas, place.every_gpu).holds(ranks, stages):
@@ -204,7 +204,7 @@ def _check_world(
         errors.add(
             "world.uneven",
             f"tensor parallel {ranks} over hosts of {place.gpus_per_host} GPUs",
-            "a tensor-parallel group takes all GPUs of every host it spans, or stays in one",
+            "a tensor-parallel group uses all GPUs of every host it spans, or stays within one",
             way(),
         )
 
@@ -236,7 +236,7 @@ def _check_speculative(shape: ModelShape, speculative: Mapping[str, Any] | None,
     if shape.mtp_layers < 1:
         errors.add(
             "speculative.mtp",
-            f"speculative method {method} with {shape.name}, whose config has no layers for further tokens",
+            f"speculative method {method} with {shape.name}, whose config has no multi-token-prediction layers",
             "the method mtp needs num_nextn_predict_layers or mtp_num_hidden_layers of at least 1",
             "leave the speculative settings out, or use a draft model",
         )
@@ -246,6 +246,6 @@ def _check_speculative(shape: ModelShape, speculative: Mapping[str, Any] | None,
         errors.add(
             "speculative.mtp",
             f"num_speculative_tokens is {str(tokens)[:30]}",
-            f"the number of tokens to guess is a whole number from 1 to {MOST_SPECULATIVE}",
+            f"the number of draft tokens is a whole number from 1 to {MOST_SPECULATIVE}",
             f"set num_speculative_tokens to {max(1, shape.mtp_layers)} or a little more",
         )

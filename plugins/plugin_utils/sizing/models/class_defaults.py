@@ -55,5 +55,5 @@ def with_class_defaults(text: Mapping[str, Any], nested: bool, notes: list[str])
     if not assumed:
         return text
     listed = ", ".join(f"{key} {value}" for key, value in assumed.items())
-    notes.append(f"the config leaves out what is the default of its class {family}, assumed here: {listed}")
+    notes.append(f"the config omits defaults of its class {family}, assumed here: {listed}")
     return {**assumed, **text}

@@ -33,7 +33,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.s
 ERRORS = {
     "model.config": (
         "Memory, sharding and legality are computed from the model's config.json. One that is truncated, not JSON, or "
-        "lacks the keys every transformer has would give numbers that mean nothing."
+        "lacks the keys every transformer has would give meaningless numbers."
     ),
 }
 
@@ -82,7 +82,7 @@ def read_config(config: Mapping[str, Any] | object, name: str, errors: PlanError
     problems += _impossible(shape)
     unknown = [key for key in _UNKNOWN_LAYERS if fields.has(key)]
     if unknown:
-        problems.append(f"{', '.join(unknown)} describe state-space layers, whose memory is not modelled here")
+        problems.append(f"{', '.join(unknown)} describe state-space layers, whose memory is not modelled")
     if problems:
         _refuse(name, problems, errors)
         return None
@@ -110,7 +110,7 @@ def _read(fields: Fields, config: Mapping[str, Any], name: str, notes: list[str]
     hidden = fields.required("hidden_size", "n_embd", "d_model")
     heads = fields.required("num_attention_heads", "n_head", most="heads")
     if family not in KNOWN:
-        notes.append(f"model_type {plain(family) or '(none)'} is not known here: read by the ordinary keys")
+        notes.append(f"model_type {plain(family) or '(none)'} is not known: read by the usual keys")
     latent = _latent(fields)
     compressed = _compressed(fields, layers) if fields.has("compress_ratios") else None
     head_dim = fields.number("head_dim")
@@ -182,7 +182,7 @@ def _dtype(fields: Fields, notes: list[str]) -> str:
     if text in DTYPE_BYTES:
         return text
     if text:
-        notes.append(f"dtype {plain(text, 40)} is not known here: counted as bfloat16")
+        notes.append(f"dtype {plain(text, 40)} is not known: counted as bfloat16")
     return "bfloat16"
 
 

@@ -104,6 +104,6 @@ def shown(value: object) -> str:
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"a list of {len(value)}"
+        return f"a list of {len(value)} items"
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

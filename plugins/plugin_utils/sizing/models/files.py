@@ -68,7 +68,7 @@ def _read(file: Path) -> str:
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is not a regular file")
         if found.st_size > LARGEST:
-            raise ValueError(f"it has {found.st_size} bytes, more than the {LARGEST} of any real one")
+            raise ValueError(f"it has {found.st_size} bytes, more than any real one, at most {LARGEST}")
         content = stream.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes")
@@ -76,14 +76,14 @@ def _read(file: Path) -> str:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"it holds {name}, which is no JSON")
+    raise ValueError(f"it holds {name}, which is not JSON")
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
-        return f"it is not whole JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        return f"it is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     if isinstance(error, OSError):
@@ -96,7 +96,7 @@ def _refuse(file: Path, reason: str, errors: PlanErrors) -> None:
         "model.config",
         f"{plain(str(file), 300)}: {reason}",
         "a model is described by the config.json of its repository: one JSON object of some kilobytes",
-        f"fetch {plain(file.name)} of the model's repository again, or name a model of the catalog",
+        f"fetch {plain(file.name)} from the model's repository again, or name a model of the catalog",
     )
 
 
@@ -109,7 +109,7 @@ def _refuse_weights(file: Path, errors: PlanErrors) -> None:
         "model.config",
         f"{plain(str(file), 300)} is a file of weights",
         "a model is described by the config.json of its repository: one JSON object of some kilobytes",
-        f"name the config.json beside {plain(file.name)}, or the directory that holds both",
+        f"name the config.json next to {plain(file.name)}, or the directory that holds both",
     )
 
 

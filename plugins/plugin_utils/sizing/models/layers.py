@@ -28,13 +28,13 @@ def attention_layers(fields: Fields, family: str, layers: int, notes: list[str])
             kind = _KINDS.get(one) if isinstance(one, str) else None
             if kind is None:
                 kind = "full"
-                note = "layer_types names layers that are not known here: they are counted as full attention"
+                note = "layer_types names layers that are not known: they are counted as full attention"
                 if note not in notes:
                     notes.append(note)
             kinds[kind] += 1
         return _windowed(kinds, window)
     if listed is not None:
-        fields.wrong.append(f"layer_types is no list of {layers} items, one for each layer")
+        fields.wrong.append(f"layer_types is not a list of {layers} items, one for each layer")
     if fields.has("linear_num_value_heads"):
         every = fields.number("full_attention_interval", most="layers") or 4
         full = layers // every
@@ -69,7 +69,9 @@ def _windows(fields: Fields, family: str, layers: int, window: int | None, notes
         first = fields.number("max_window_layers", most="layers", least=0) or 0
         return Counter(full=min(first, layers), window=max(0, layers - first))
     elif family not in ("mistral", "mixtral", "phi3", "starcoder2"):
-        notes.append(f"sliding_window of a {plain(family) or 'nameless'} model is left out: all layers counted as full")
+        notes.append(
+            f"sliding_window of a {plain(family) or 'nameless'} model is ignored: all layers are counted as full"
+        )
         return Counter(full=layers)
     full = layers // every if every else 0
     return Counter(full=full, window=layers - full)
@@ -88,7 +90,7 @@ def read_experts(fields: Fields, family: str, layers: int) -> tuple[Experts | No
         "num_experts_per_tok", "experts_per_token", "top_k_experts", "num_experts_per_token", most="experts"
     )
     if per_token > count:
-        fields.wrong.append(f"num_experts_per_tok is {per_token}, more than the {count} experts there are")
+        fields.wrong.append(f"num_experts_per_tok is {per_token}, more than the {count} experts")
         per_token = count
     width = fields.required("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
     moe = _moe_layers(fields, family, layers)

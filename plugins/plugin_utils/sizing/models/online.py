@@ -55,6 +55,6 @@ def online_quantization(engine: str, version: str | None, word: str) -> Online |
     counted = (
         f"{'linear layers and experts' if linear else 'experts'} are counted in {min(bits)} bits"
         if bits
-        else ("this version loads all of it in 16 bits first, so it is counted so")
+        else ("this version loads everything in 16 bits first, so it is counted that way")
     )
     return Online(word, linear, experts, counted)

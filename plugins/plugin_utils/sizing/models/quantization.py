@@ -45,8 +45,8 @@ def read_quantization(config: object, expert_dtype: str, problems: list[str], no
     }.get(method)
     if read is None:
         notes.append(
-            f"the quantisation method {plain(method) or 'without a name'} is not known here: the weights are counted "
-            "unquantised, so the real ones are smaller"
+            f"the quantisation method {plain(method) or 'without a name'} is not known: the weights are counted "
+            "as unquantised; the real ones are smaller"
         )
         return Quantization(method=method or None, ignored=ignored)
     linear, experts = read(fields)

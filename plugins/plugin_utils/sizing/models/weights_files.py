@@ -101,6 +101,6 @@ def unknown_load_format(rules: Rules, engine: str, version: str | None, load_for
     if rules.formats_of(engine, version, asked) is not None:
         return None
     return (
-        f"which files {engine} loads with load format {asked} is not known, so every file of the repository is "
-        "brought: leave some out with firstlight_model_files.exclude"
+        f"the files that {engine} loads with load format {asked} are not known, so every file of the repository "
+        "is downloaded: leave some out with firstlight_model_files.exclude"
     )

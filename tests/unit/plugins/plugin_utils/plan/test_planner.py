@@ -559,4 +559,4 @@ class TestFilesOfTheModel:
     def test_a_load_format_that_is_not_known_brings_everything_and_says_so(self) -> None:
         found = whole(intent(serving={"flags": [*self.FLAGS, "--load-format", "sharded_state"]}))
         assert found.hosts["spark0"]["roles"]["model_weights"]["model_weights_files"] == {}
-        assert [note for note in found.notes if "load format sharded_state is not known" in note]
+        assert [note for note in found.notes if "load format sharded_state are not known" in note]

@@ -239,7 +239,7 @@ def test_a_version_that_loads_everything_in_16_bits_first_is_counted_so() -> Non
     whole, same = (plan(H100, **changes, **flags(*words)) for words in ((), ("--quantization", "fp8")))
     weights = [one.document()["fit"]["weights_bytes_per_gpu"] for one in (whole, same)]
     assert weights[0] == weights[1]
-    assert any("loads all of it in 16 bits first" in one for one in same.notes)
+    assert any("loads everything in 16 bits first" in one for one in same.notes)
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,9 @@ def test_a_group_spans_hosts_when_it_must() -> None:
         ([1, 2, 4, 8], "The smallest change: 8 GPUs, where TP 8 fits."),
         (
             [1, 2, 4],
-            "The smallest change: 5 GPUs (weights of 405 GB, 81 GB a GPU), or a quantisation to 80% of this size.",
+            "The smallest change: 5 GPUs (weights of 405 GB, 81 GB per GPU), or a quantisation to 80% of this size.",
         ),
-        ([], "legal sizes up to there: none."),
+        ([], "legal sizes up to that: none."),
     ],
 )
 def test_what_does_not_fit_says_what_would(legal: list[int], words: str) -> None:
@@ -272,7 +272,7 @@ def test_the_expected_range_holds_what_was_published(
 def test_what_is_expected_is_explained() -> None:
     found = expected(load_of("qwen3.5-397b-a17b-fp8"), GB10, gpus=4, hosts=4, tensor_parallel=4, context=131072)
     assert found["roofline_tokens_per_s"] == 64.2
-    assert "17 GB of weights a token over 4 x 273 GB/s allow 64.2 tokens/s" in found["why"]
+    assert "17 GB of weights per token over 4 x 273 GB/s allow 64.2 tokens/s" in found["why"]
     assert "120 all-reduces of 8 KiB" in found["why"]
     alone = expected(load_of("llama-3.1-8b-fp8"), GB10, gpus=1, hosts=1, tensor_parallel=1, context=8192)
     assert "all-reduces" not in alone["why"]
@@ -359,4 +359,4 @@ def test_drafted_tokens_are_part_of_what_is_expected() -> None:
     place: dict[str, Any] = {"gpus": 4, "hosts": 4, "tensor_parallel": 4, "context": 8192}
     plain, drafted = (expected(load, HARDWARE["gb10"], **place, speculation=one) for one in (None, Speculation(2)))
     assert drafted["decode_tokens_per_s"][1] > 1.1 * plain["decode_tokens_per_s"][1]
-    assert "2.44 tokens a step" in drafted["why"]
+    assert "2.44 tokens per step" in drafted["why"]

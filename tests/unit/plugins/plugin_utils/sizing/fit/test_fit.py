@@ -187,8 +187,8 @@ class TestSequences:
         assert found.lowered_sequences
         assert found.max_num_seqs == 64
         assert found.document()["max_num_seqs"] == 64
-        (told,) = [note for note in found.notes if "max_num_seqs is taken as 64" in note]
-        assert "its own 256" in told
+        (told,) = [note for note in found.notes if "max_num_seqs is set to 64" in note]
+        assert "its default of 256" in told
 
     def test_graphs_that_hold_no_whole_step_need_no_block_a_request(self) -> None:
         for settings in ({"graphs": False}, {"full_graphs": False}):

@@ -161,7 +161,7 @@ class TestReview:
         met = [{"name": "a", "review_by": "2027-02-15", "source": "https://x"}]
         assert overdue(met, dt.date(2027, 2, 15)) == []
         (told,) = overdue(met, dt.date(2027, 2, 16))
-        assert "hazard a was to be looked at again by 2027-02-15" in told
+        assert "hazard a was due for review by 2027-02-15" in told
         assert "https://x" in told
 
     def test_a_day_without_quotes_is_a_day_too(self, tmp_path: Path) -> None:

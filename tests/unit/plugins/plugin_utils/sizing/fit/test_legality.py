@@ -129,7 +129,7 @@ def test_the_vocabulary_is_padded_before_it_is_cut() -> None:
 @pytest.mark.parametrize(
     ("gpus", "each", "hosts", "found", "remedy"),
     [
-        (4, 8, 1, "8 processes on 4 GPUs", "set tensor_parallel to one of 1, 2, 4, or take 8 GPUs"),
+        (4, 8, 1, "8 processes on 4 GPUs", "set tensor_parallel to one of 1, 2, 4, or use 8 GPUs"),
         (1, 1, 1, "8 processes on 1 host of 1 GPU", "set tensor_parallel to 1, or list 8 hosts"),
         (4, 4, 1, "8 processes on 1 host of 4 GPUs", "set tensor_parallel to one of 1, 2, 4, or list 2 hosts"),
         (4, 2, 2, "8 processes on 2 hosts of 2 GPUs, which have 4", "to one of 1, 2, 4, or list 4 hosts"),

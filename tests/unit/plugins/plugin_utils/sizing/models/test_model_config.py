@@ -287,8 +287,8 @@ def test_no_json_makes_the_reader_raise(extra: object) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (json.dumps(LLAMA)[:50], "not whole JSON"),
-        ("", "not whole JSON"),
+        (json.dumps(LLAMA)[:50], "not valid JSON"),
+        ("", "not valid JSON"),
         ("[" * 200_000, "nested too deeply"),
         ('{"a": ' * 100_000, "nested too deeply"),
         ('{"a": NaN}', "NaN"),
@@ -470,7 +470,7 @@ def test_texts_of_a_config_cannot_reach_a_terminal() -> None:
     [
         ("qwen3-Q4_K_M.gguf", "GGUF is not supported", "the repository that the GGUF was made from"),
         ("Qwen3-Q8_0.GGUF", "GGUF is not supported", "the repository that the GGUF was made from"),
-        ("model-00001-of-00002.safetensors", "config.json of its repository", "name the config.json beside"),
+        ("model-00001-of-00002.safetensors", "config.json of its repository", "name the config.json next to"),
     ],
 )
 def test_a_file_of_weights_is_told_from_a_broken_config(tmp_path: Path, name: str, rule: str, remedy: str) -> None:

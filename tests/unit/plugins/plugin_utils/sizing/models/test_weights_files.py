@@ -68,6 +68,6 @@ def test_what_is_not_known_is_said() -> None:
     assert unknown_load_format(RULES, "vllm", "0.32.0", None) is None
     note = unknown_load_format(RULES, "vllm", "0.32.0", "tensorizer")
     assert note is not None
-    assert "load format tensorizer is not known, so every file" in note
+    assert "load format tensorizer are not known, so every file" in note
     assert selection(RULES, "vllm", "0.32.0", "tensorizer") == {}
     assert selection(RULES, "vllm", "0.32.0", "tensorizer", {"exclude": ["a/*"]}) == {"exclude": ["a/*"]}
