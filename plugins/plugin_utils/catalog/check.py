@@ -73,16 +73,17 @@ def _installs(entry: Entry) -> bool:
 
 NEEDS: Mapping[str, Sequence[Need]] = {
     "models": (
-        Need("revision", "look the commit up, or have the inventory give firstlight_model_revision"),
+        Need("revision", "look up the commit, or set firstlight_model_revision in the inventory"),
         Need(
-            "size_bytes", "add what the hub lists for the files that are brought: free space is not checked without it"
+            "size_bytes",
+            "add the size that the hub lists for the downloaded files: free space is not checked without it",
         ),
         Need("config", "add the keys of its config.json: whether it fits is not checked without them"),
     ),
     "stacks": (
         Need(
             "image.digest",
-            "look the digest up where you pull it, or have the inventory give firstlight_image",
+            "look up the digest where you pull it, or set firstlight_image in the inventory",
             lambda entry: isinstance(entry.get("image"), Mapping),
         ),
         Need(
@@ -91,7 +92,7 @@ NEEDS: Mapping[str, Sequence[Need]] = {
             lambda entry: isinstance(entry.get("image"), Mapping),
             (None, 0),
         ),
-        Need("venv.lock", "make a lock (docs/venv.md)", lambda entry: entry.get("runtime") == "venv"),
+        Need("venv.lock", "create a lock (docs/venv.md)", lambda entry: entry.get("runtime") == "venv"),
         Need("driver.packages.*", "add the exact version of each package", _installs),
         Need(
             "driver.fabric_manager.revision",
@@ -102,12 +103,12 @@ NEEDS: Mapping[str, Sequence[Need]] = {
     "sources": (
         Need(
             "key",
-            "add the key once its fingerprint was computed, or have firstlight_sources of the inventory give key_file",
+            "add the key once its fingerprint is computed, or set key_file in firstlight_sources of the inventory",
             lambda entry: entry.get("kind") == "repository",
         ),
     ),
     "hardware": (
-        Need("memory_mib", "add what nvidia-smi shows", lambda entry: entry.get("unified") is False),
+        Need("memory_mib", "add the value that nvidia-smi shows", lambda entry: entry.get("unified") is False),
         Need("os_visible_mib", "add MemTotal of such a host", lambda entry: entry.get("unified") is True),
     ),
 }
@@ -146,10 +147,10 @@ def _findings(
     if wrong:
         return
     if not str(entry.get("source") or "").strip():
-        yield Finding(NO_SOURCE, name, "source", "no source", "say where its facts come from", str(path))
+        yield Finding(NO_SOURCE, name, "source", "no source", "name the source of its facts", str(path))
     for field, why in sorted((entry.get("unverified") or {}).items()):
         yield Finding(
-            NO_SOURCE, name, str(field), f"no source: {why}", "look it up, and take it off the list", str(path)
+            NO_SOURCE, name, str(field), f"no source: {why}", "look it up, and remove it from the list", str(path)
         )
     for need in NEEDS.get(name.partition("/")[0], ()):
         if need.applies(entry):
@@ -163,14 +164,18 @@ def _age(name: str, path: Path, entry: Entry, today: dt.date, days: int) -> Iter
     try:
         date = given if isinstance(given, dt.date) else dt.date.fromisoformat(str(given))
     except ValueError:
-        words = "no date" if given is None else f"{given!r} is no date"
-        yield Finding(NO_SOURCE, name, "date", words, "write when its facts were looked up, as 2026-11-17", str(path))
+        words = "no date" if given is None else f"{given!r} is not a date"
+        yield Finding(
+            NO_SOURCE, name, "date", words, "write when its facts were looked up, such as 2026-11-17", str(path)
+        )
         return
     if date > today:
-        yield Finding(NO_SOURCE, name, "date", f"{date} is to come", "write when its facts were looked up", str(path))
+        yield Finding(
+            NO_SOURCE, name, "date", f"{date} is in the future", "write when its facts were looked up", str(path)
+        )
     elif (today - date).days > days:
         age = f"of {date}, {(today - date).days} days old"
-        yield Finding(OLD, name, "date", age, "look its facts up again, and write the new date", str(path))
+        yield Finding(OLD, name, "date", age, "look up its facts again, and write the new date", str(path))
 
 
 def _unknown(entry: Entry, need: Need) -> list[str]:
@@ -215,7 +220,7 @@ def _listed(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
     kind = path.stem
     found, wrong = _load(path)
     if not wrong and not isinstance(found, list):
-        wrong = [f"it is no list of {kind}"]
+        wrong = [f"it is not a list of {kind}"]
     if wrong:
         yield kind, path, {}, wrong
         return
@@ -225,13 +230,13 @@ def _listed(path: Path) -> Iterator[tuple[str, Path, Entry, list[str]]]:
             wrong = check(item, path.name) if check else []
             yield f"{kind}/{item.get('name') or number + 1}", path, item, wrong
         else:
-            yield f"{kind}/{number + 1}", path, {}, ["it is no mapping"]
+            yield f"{kind}/{number + 1}", path, {}, ["it is not a mapping"]
 
 
 def _read(path: Path) -> tuple[Entry, list[str]]:
     found, wrong = _load(path)
     if not wrong and not isinstance(found, Mapping):
-        return {}, ["it is no mapping"]
+        return {}, ["it is not a mapping"]
     return found, wrong
 
 

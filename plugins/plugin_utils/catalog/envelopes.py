@@ -48,7 +48,7 @@ def load_envelopes(directories: Iterable[str | Path]) -> tuple[list[Envelope], l
 def check_envelope(entry: object, where: str) -> list[str]:
     """Return the problems of one envelope."""
     if not isinstance(entry, dict):
-        return [f"catalog entry {where} is no mapping: write its fields as in catalog/README.md"]
+        return [f"catalog entry {where} is not a mapping: write its fields as in catalog/README.md"]
     wrong = check_fields(entry, FIELDS, where, "")
     if wrong:
         return wrong
@@ -63,9 +63,9 @@ def check_envelope(entry: object, where: str) -> list[str]:
         )
     low, high = entry["low"], entry["high"]
     if low is None and high is None:
-        wrong.append(f"catalog entry {where} has neither low nor high: give the figure that its source has")
+        wrong.append(f"catalog entry {where} has neither low nor high: add the figure from its source")
     elif low is not None and high is not None and low > high:
-        wrong.append(f"catalog entry {where} has low {low:g} above high {high:g}: exchange them")
+        wrong.append(f"catalog entry {where} has low {low:g} above high {high:g}: swap them")
     return wrong
 
 

@@ -78,14 +78,16 @@ def _load_entry(path: Path, kind: str) -> tuple[Entry, list[str]]:
         return {}, [f"catalog entry {path} is not a mapping: write its fields as in catalog/README.md"]
     problems = check_fields(entry, SCHEMA[kind], str(path), "")
     if not problems and entry["name"] != path.stem:
-        problems.append(f"catalog entry {path} has the name {entry['name']!r}, expected {path.stem!r} as its file")
+        problems.append(
+            f"catalog entry {path} has the name {entry['name']!r}, expected {path.stem!r}, the name of its file"
+        )
     return entry, problems
 
 
 def check_fields(entry: Mapping[str, Any], schema: Mapping[str, Field], path: str, prefix: str) -> list[str]:
     where = f"catalog entry {path}"
     problems = [
-        f"{where} has an unknown field {prefix}{key}: correct it, known are {', '.join(sorted(schema))}"
+        f"{where} has an unknown field {prefix}{key}: correct it to one of {', '.join(sorted(schema))}"
         for key in entry
         if key not in schema
     ]

@@ -29,4 +29,4 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.6, otherwise: str
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     if close:
         return f"did you mean {close[0]}?" + (f" Or {otherwise}" if otherwise else "")
-    return f"known are {', '.join(known)}" + (f"; or {otherwise}" if otherwise else "")
+    return f"use one of {', '.join(known)}" + (f"; or {otherwise}" if otherwise else "")

@@ -54,7 +54,7 @@ def load_prices(directories: Iterable[str | Path]) -> tuple[list[Price], list[st
 def check_price(entry: object, where: str) -> list[str]:
     """Return the problems of one price."""
     if not isinstance(entry, dict):
-        return [f"catalog entry {where} is no mapping: write its fields as in catalog/README.md"]
+        return [f"catalog entry {where} is not a mapping: write its fields as in catalog/README.md"]
     wrong = check_fields(entry, FIELDS, where, "")
     if wrong:
         return wrong
@@ -64,7 +64,7 @@ def check_price(entry: object, where: str) -> list[str]:
         wrong.append(f"catalog entry {where} needs a currency for {', '.join(MONEY)}, and for nothing else")
     low, high = entry["low"], entry["high"]
     if high is not None and low > high:
-        wrong.append(f"catalog entry {where} has low {low:g} above high {high:g}: exchange them")
+        wrong.append(f"catalog entry {where} has low {low:g} above high {high:g}: swap them")
     limits = LIMITS[entry["what"]]
     wrong += [
         f"catalog entry {where} has {entry['what']} {one:g}, expected a number {limits.words}"

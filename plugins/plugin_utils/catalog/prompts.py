@@ -54,7 +54,7 @@ def load_prompts(directories: Iterable[str | Path]) -> Prompts:
     """Load the first quality.yml of these directories, without merging. Raises CatalogError with all problems."""
     path = next((one for one in (Path(place) / FILE for place in directories) if one.is_file()), None)
     if path is None:
-        raise CatalogError([f"no catalog has a {FILE}: name the built-in one last in firstlight_catalog"])
+        raise CatalogError([f"no catalog has a {FILE}: list the built-in one last in firstlight_catalog"])
     try:
         entry = load_yaml(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
@@ -68,7 +68,7 @@ def load_prompts(directories: Iterable[str | Path]) -> Prompts:
 def check_prompts(entry: object, where: str) -> list[str]:
     """Return the problems of the content of a quality.yml."""
     if not isinstance(entry, dict):
-        return [f"{where} is no mapping: write it as in catalog/README.md"]
+        return [f"{where} is not a mapping: write it as in catalog/README.md"]
     problems = check_fields(entry, FIELDS, where, "")
     if problems:
         return problems

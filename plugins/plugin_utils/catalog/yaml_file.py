@@ -37,7 +37,7 @@ def _load_list(path: Path) -> tuple[list[Any], list[str]]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         return [], [f"{path} cannot be read: {' '.join(str(error).split())[:200]}"]
     if not isinstance(listed, list):
-        return [], [f"{path} is no list of {path.stem}: write it as in catalog/README.md"]
+        return [], [f"{path} is not a list of {path.stem}: write it as in catalog/README.md"]
     return listed, []
 
 

@@ -46,20 +46,20 @@ __all__ = [
 ]
 
 ERRORS: dict[str, str] = {
-    "flags.unknown": "An engine that meets a flag it does not know ends before it loads anything, often minutes after "
-    "the start of its container. Every flag is compared with the parser of the pinned version.",
+    "flags.unknown": "An engine exits at a flag that it does not know before it loads anything, often minutes after "
+    "its container was started. Every flag is compared with the parser of the pinned version.",
     "flags.replaced": "Guides outlive versions: a flag may be gone, renamed, or never have existed. The catalog says "
     "what each means today.",
-    "flags.abbreviation": "Python's parsers take the beginning of a flag for the flag. The next version may have two "
-    "flags with that beginning, or another one, so only whole names are rendered.",
-    "flags.value": "A value of the wrong type or outside a flag's choices ends the engine; some are only refused after "
-    "the weights were loaded.",
+    "flags.abbreviation": "Python's parsers accept the beginning of a flag as an abbreviation. The next version may "
+    "have two flags with that beginning, or another one, so only full names are rendered.",
+    "flags.value": "A value of the wrong type or outside a flag's choices makes the engine exit; some are only refused "
+    "after the weights were loaded.",
     "flags.program": "Flags of one program say nothing about another: an engine comes with builders, benchmarks and "
     "clients beside its server, and only the server's flags are known here.",
     "flags.stray": "A word that belongs to no flag is usually the rest of a value that was split, or a forgotten dash.",
-    "flags.environment": "A variable that no part of the stack reads changes nothing and hides that the wish behind it "
-    "was not fulfilled.",
-    "flags.too-many": "A command line of this length comes from a mistake in what made it.",
+    "flags.environment": "A variable that no part of the stack reads has no effect, and hides that what it was meant "
+    "for does not happen.",
+    "flags.too-many": "A command line of this length comes from a mistake in what generated it.",
 }
 
 MOST_LOOKUPS = 50
@@ -138,7 +138,7 @@ class _Check:
 
     def stray(self, item: Stray) -> Finding:
         if self.after is not None:
-            problem = f"a word after {self.after}, not repeated here, belongs to no flag of {self.schema.title}"
+            problem = f"a word after {self.after}, not shown here, belongs to no flag of {self.schema.title}"
             return make_finding(HIDDEN, None, known=False, problem=problem, error="flags.stray")
         nearest = None
         if self.lookups < MOST_LOOKUPS and not looks_like_flag(item.word):
@@ -186,7 +186,7 @@ class _Check:
                 if wrong is None and flag.name in self.schema.ranges:
                     wrong = check_range(flag, value, self.schema.ranges[flag.name])
                 if problem is None and wrong is not None:
-                    hidden = "does not take the value it has, which is not repeated here"
+                    hidden = "does not accept its value, which is not shown here"
                     problem, word = f"{name} {hidden if may_be_secret(item) else wrong[0]}", wrong[1]
                     nearest = word if word is None or flag.type == "bool" else f"{name} {word}"
         explanation = None if entry is None else str(entry["meaning"])
@@ -216,9 +216,9 @@ class _Check:
         problem = f"{self.schema.title} has no flag {show(base)}"
         if self.lacks_value:  # a secret may begin with a dash
             argument = HIDDEN
-            problem = f"the word after {self.after}, not repeated here, is no flag of {self.schema.title}"
+            problem = f"the word after {self.after}, not shown here, is not a flag of {self.schema.title}"
         if base in HELP:
-            problem = f"{show(base)} prints the flags of {self.schema.title} and ends; it starts no server"
+            problem = f"{show(base)} prints the flags of {self.schema.title} and exits; it starts no server"
             return make_finding(argument, None, known=False, problem=problem, error="flags.unknown")
         if (entry := self.replaced.flag(self.schema.engine, base)) is not None:
             finding = make_finding(argument, None, known=False, problem=problem, error="flags.replaced")
@@ -231,7 +231,7 @@ class _Check:
         finding = make_finding(argument, None, known=False, problem=problem, nearest=nearest, error="flags.unknown")
         finding["explanation"] = explanation
         if self.schema.abbreviations and explanation is None and (full := full_names(base, self.schema)):
-            taken = f"; its parser takes it only as the beginning of {', '.join(full[:4])}"
+            taken = f"; its parser accepts it only as an abbreviation of {', '.join(full[:4])}"
             finding["problem"], finding["nearest"] = problem + taken, full[0]
             finding["error"] = "flags.abbreviation"
         return finding
@@ -249,7 +249,7 @@ class _Check:
             return None
         first, last = times[-1]
         if is_later(first, self.schema.version):
-            return f"It came with {self.schema.engine} {first}"
+            return f"It was added in {self.schema.engine} {first}"
         return f"{self.schema.engine} had it from {times[0][0]} to {last}"
 
     def _value_entry(self, item: Use, value: str) -> Mapping[str, Any] | None:

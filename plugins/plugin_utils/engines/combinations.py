@@ -9,8 +9,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.written
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 ERRORS = {
-    "flags.combination": "Flags that are each right may exclude each other. The engine's parser takes them; the engine "
-    "ends while it starts, or leaves one of them out without a word.",
+    "flags.combination": "Flags that are each valid may exclude each other. The engine's parser accepts them; the "
+    "engine exits at startup, or silently ignores one of them.",
 }
 
 ENGINE = "vllm"
@@ -33,20 +33,20 @@ def check_combinations(flags: Written, errors: PlanErrors) -> None:
     if batched is not None and sequences is not None and batched < sequences:
         refuse(
             f"max_num_batched_tokens is {batched}, max_num_seqs is {sequences}",
-            "a step has a token for each running request at least, and vLLM ends where it has not",
+            "a step has at least one token for each running request, and vLLM exits otherwise",
             f"set max_num_seqs to {batched} or less, or max_num_batched_tokens to {sequences} or more",
         )
     unchunked = any(use.name == "--no-enable-chunked-prefill" for use in flags.uses)
     if unchunked and batched is not None and longest is not None and batched < longest:
         refuse(
             f"--no-enable-chunked-prefill with max_num_batched_tokens {batched} and max_model_len {longest}",
-            "without chunked prefill a prompt of full length is one step, and vLLM ends where it does not fit into one",
-            f"take --no-enable-chunked-prefill out, or set max_num_batched_tokens to {longest} or more",
+            "without chunked prefill a prompt of full length is one step, and vLLM exits if it does not fit into one",
+            f"remove --no-enable-chunked-prefill, or set max_num_batched_tokens to {longest} or more",
         )
     if flags.has("--enable-auto-tool-choice") and not flags.text("--tool-call-parser"):
         refuse(
             "--enable-auto-tool-choice without a tool parser",
-            "vLLM ends at its start: the model's calls must be read by a parser of its family",
+            "vLLM exits at startup: the model's calls must be read by a parser of its family",
             "set firstlight_serving.tool_call_parser, which writes both flags",
         )
     _check_graphs(flags, errors)
@@ -66,9 +66,9 @@ def _check_graphs(flags: Written, errors: PlanErrors) -> None:
     if flags.has("--enforce-eager") and (sizes or (mode is not None and str(mode).lower() not in _NO_GRAPHS)):
         errors.add(
             "flags.combination",
-            "--enforce-eager beside settings of CUDA graphs",
-            "--enforce-eager captures no graphs, so that the others do nothing",
-            "take --enforce-eager out for speed, or the settings of CUDA graphs",
+            "--enforce-eager together with settings of CUDA graphs",
+            "--enforce-eager captures no graphs, so the others have no effect",
+            "remove --enforce-eager for speed, or remove the settings of CUDA graphs",
         )
 
 
@@ -79,7 +79,7 @@ def _check_draft(flags: Written, errors: PlanErrors) -> None:
     errors.add(
         "flags.combination",
         f"--speculative-config has the method {document['method']} and no model",
-        "this method guesses with a second model, which must be named",
+        "this method drafts with a second model, which must be named",
         "add model to --speculative-config, the path of its files on the hosts, or leave speculation out",
     )
 
@@ -95,5 +95,5 @@ def check_devices(environment: Mapping[str, str], ranks: int, errors: PlanErrors
             "flags.combination",
             f"CUDA_VISIBLE_DEVICES shows {seen} GPUs to {ranks} ranks",
             "every rank of a host needs a GPU of its own",
-            "take CUDA_VISIBLE_DEVICES out, or list as many GPUs as the host has ranks",
+            "remove CUDA_VISIBLE_DEVICES, or list as many GPUs as the host has ranks",
         )

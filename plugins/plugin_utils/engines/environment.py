@@ -15,8 +15,8 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 ERRORS = {
-    "network.contradiction": "Variables of NCCL that exclude each other end a start at its first collective, or take "
-    "the slow way in silence.",
+    "network.contradiction": "Variables of NCCL that exclude each other fail a start at its first collective, or "
+    "silently take the slow path.",
 }
 
 
@@ -87,15 +87,15 @@ def check_network(environments: Iterable[Mapping[str, str]], errors: PlanErrors)
             errors.add(
                 "network.contradiction",
                 f"NCCL_IB_DISABLE is {show(one['NCCL_IB_DISABLE'])} beside NCCL_NET=IB",
-                "NCCL_NET=IB, which the plan sets for a fabric with RDMA, ends NCCL where InfiniBand and RoCE are off",
-                "take NCCL_IB_DISABLE out; for TCP set firstlight_fabric.rdma to false",
+                "NCCL_NET=IB, which the plan sets for a fabric with RDMA, makes NCCL fail without InfiniBand and RoCE",
+                "remove NCCL_IB_DISABLE; for TCP set firstlight_fabric.rdma to false",
             )
         if str(one.get("NCCL_NET", "")).upper() == "SOCKET" and one.get("NCCL_IB_HCA"):
             errors.add(
                 "network.contradiction",
                 "NCCL_NET is Socket beside NCCL_IB_HCA, which the plan sets for a fabric with RDMA",
-                "NCCL_NET=Socket takes TCP, and NCCL_IB_HCA chooses devices for RDMA",
-                "take NCCL_NET out; for TCP set firstlight_fabric.rdma to false",
+                "NCCL_NET=Socket uses TCP, and NCCL_IB_HCA selects devices for RDMA",
+                "remove NCCL_NET; for TCP set firstlight_fabric.rdma to false",
             )
 
 
@@ -109,7 +109,7 @@ def _check_names(environment: Mapping[str, str], errors: PlanErrors) -> None:
         errors.add(
             "network.contradiction",
             f"NCCL_SOCKET_IFNAME is {show(text)} beside GLOO_SOCKET_IFNAME={show(own)}",
-            "ranks meet on a rail of the fabric, by the same interface in NCCL and in Gloo",
+            "ranks connect over a rail of the fabric, on the same interface in NCCL and in Gloo",
             "leave NCCL_SOCKET_IFNAME to the plan, or name a rail of firstlight_fabric",
         )
 
@@ -126,8 +126,8 @@ def check_addresses(hosts: Mapping[str, Iterable[Mapping[str, str]]], errors: Pl
             errors.add(
                 "network.contradiction",
                 f"VLLM_HOST_IP is {show(address)} on {', '.join(sorted(names)[:8])}",
-                "VLLM_HOST_IP is the own address of each host; the plan sets it from the fabric",
-                "take VLLM_HOST_IP out of inference_server_environment",
+                "VLLM_HOST_IP is each host's own address; the plan sets it from the fabric",
+                "remove VLLM_HOST_IP from inference_server_environment",
             )
 
 

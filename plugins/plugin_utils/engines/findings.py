@@ -59,10 +59,10 @@ def to_errors(findings: Iterable[Finding], errors: PlanErrors) -> None:
 
 
 _RULES = {
-    "flags.unknown": "every flag is one that the parser of the pinned engine takes",
-    "flags.replaced": "every flag is one that the parser of the pinned engine takes",
+    "flags.unknown": "every flag is one that the parser of the pinned engine accepts",
+    "flags.replaced": "every flag is one that the parser of the pinned engine accepts",
     "flags.abbreviation": "flags are written in full",
-    "flags.value": "every value is one that the flag of the pinned engine takes",
+    "flags.value": "every value is one that the flag of the pinned engine accepts",
     "flags.program": "the program is the server of the pinned engine",
     "flags.stray": "every word belongs to a flag",
     "flags.environment": "every variable is read by some part of the stack",
@@ -74,7 +74,7 @@ def _remedy(finding: Finding) -> str:
     argument = "that word" if finding["argument"] == HIDDEN else finding["argument"]
     if finding["error"] == "flags.stray" and " " in argument and finding["argument"] != HIDDEN:
         right = finding["replaced_by"] or (f"{finding['nearest']} and its value" if finding["nearest"] else None)
-        return f"split it: write {f'{right}, ' if right else ''}every word by itself"
+        return f"split it: write {f'{right}, ' if right else ''}every word separately"
     if finding["replaced_by"]:
         return f"instead of {argument} write {finding['replaced_by']}"
     if finding["error"] in {"flags.replaced", "flags.environment"}:

@@ -233,11 +233,11 @@ def _flag_problem(flag: Any) -> str | None:
         if key not in flag or not isinstance(flag[key], kinds):
             return f"a wrong or missing {key}"
     if not flag["names"] or not all(isinstance(name, str) and name.startswith("-") for name in flag["names"]):
-        return "names that are no flags"
+        return "names that are not flags"
     if flag["type"] not in _TYPES:
         return f"an unknown type {flag['type']!r}"
     if flag["type"] == "enum" and not flag["choices"]:
-        return "a choice of nothing"
+        return "an empty list of choices"
     if flag["type"] == "size" and not flag["units"]:
         return "a size without units"
     return None

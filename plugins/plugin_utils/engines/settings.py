@@ -20,13 +20,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.engines.values 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 ERRORS: dict[str, str] = {
-    "settings.unknown": "TensorRT-LLM ends at a key of its settings file that it does not know, after its container "
+    "settings.unknown": "TensorRT-LLM exits at a key of its settings file that it does not know, after its container "
     "and its ranks were started. Every key is compared with the classes of the pinned version.",
-    "settings.value": "A value of the wrong kind, or a word the engine does not know, ends it; some are only refused "
-    "after the weights were loaded.",
-    "settings.planned": "What is in the settings file wins over the command line without a word, so the file must not "
-    "say what the plan says there.",
-    "settings.twice": "A setting that stands twice misleads its reader, even where both say the same.",
+    "settings.value": "A value of the wrong kind, or a word the engine does not know, makes it exit; some are only "
+    "refused after the weights were loaded.",
+    "settings.planned": "The settings file silently overrides the command line, so the file must not set what the plan "
+    "sets there.",
+    "settings.twice": "A setting that is given twice misleads its reader, even if both are equal.",
 }
 
 PLANNED = {
@@ -68,7 +68,7 @@ def check_planned(settings: Mapping[str, Any], errors: PlanErrors) -> None:
                 "settings.planned",
                 f"{_WHERE} has {key}",
                 f"the plan writes it, from {PLANNED[key]}",
-                f"take {key} out of {_WHERE}",
+                f"remove {key} from {_WHERE}",
             )
 
 
@@ -85,7 +85,7 @@ def check_twice(planned: Mapping[str, Any], own: Mapping[str, Any], errors: Plan
                 "settings.twice",
                 f"{_WHERE} has {name}",
                 "another key of firstlight_serving sets it already",
-                f"take {name} out of {_WHERE}, or leave the other key out",
+                f"remove {name} from {_WHERE}, or leave the other key out",
             )
 
 
@@ -197,7 +197,7 @@ class _Check:
             "settings.value",
             f"{path} of {self.schema.engine}'s settings is {_shown(path, value)}",
             f"{self.schema.title} takes {listed(words)}",
-            f"write {path.rpartition('.')[2]}: {nearest}" if nearest else f"write one of them, or take {path} out",
+            f"write {path.rpartition('.')[2]}: {nearest}" if nearest else f"write one of them, or remove {path}",
         )
 
     def _unknown(self, path: str, key: str, keys: Mapping[str, Key]) -> Problem:
@@ -207,7 +207,7 @@ class _Check:
             "settings.unknown",
             f"{self.schema.engine}'s settings have the key {path}",
             f"{self.schema.title} knows {f'in {parent} ' if parent else ''}{listed(keys)}",
-            f"instead of {path} write {nearest}, or take it out" if nearest else f"take {path} out",
+            f"instead of {path} write {nearest}, or remove it" if nearest else f"remove {path}",
         )
 
 

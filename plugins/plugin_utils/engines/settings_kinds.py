@@ -53,7 +53,7 @@ def words_of(kinds: Iterable[Any]) -> str:
             case {"words": words}:
                 found.append(f"one of {listed(words)}")
             case {"list": inner}:
-                found.append(f"a list of which each is {words_of(inner)}")
+                found.append(f"a list in which each item is {words_of(inner)}")
             case _:
                 found.append("a mapping")
     return " or ".join(dict.fromkeys(found))

@@ -117,7 +117,7 @@ def _check_known(flag: Flag, word: str) -> Problem | None:
     if word == flag.default or "." in word or ":" in word:
         return None  # the default, or the path of a custom class
     return (
-        f"parses, but the engine knows no {show(word)!r}; it knows {listed(flag.values)}",
+        f"parses, but the engine does not know {show(word)!r}; it knows {listed(flag.values)}",
         nearest_word(word, flag.values),
     )
 
@@ -131,7 +131,7 @@ def _check_json(flag: Flag, word: str) -> Problem | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return f"takes JSON; {show(word, 60)!r} is none ({show(error)})", None
+        return f"takes JSON; {show(word, 60)!r} is not JSON ({show(error)})", None
     if flag.keys is None:
         return None
     if not isinstance(value, dict):

@@ -60,7 +60,7 @@ def _hosts(description: LaunchDescription) -> Problems:
         yield Problem(
             "launch.ranks",
             f"the head {description.head} has rank {description.head_host.rank}",
-            "the head is where the ranks meet and where clients ask, which is rank 0 in every engine",
+            "ranks and clients connect to the head, which is rank 0 in every engine",
             f"give {description.head} rank 0",
         )
 
@@ -85,7 +85,7 @@ def _world(description: LaunchDescription) -> Problems:
             "launch.world",
             f"tensor parallel {description.tensor_parallel} x pipeline parallel {description.pipeline_parallel} "
             f"makes {world} ranks on {hosts} x {each} GPUs",
-            "each rank has a GPU of its own, and every host of a launch takes part with all of its GPUs",
+            "each rank has a GPU of its own, and a launch uses all GPUs of every host",
             f"make the product {hosts * each}",
         )
 
@@ -98,13 +98,13 @@ def _replicas(description: LaunchDescription) -> Problems:
             "launch.world",
             f"{number} replicas of {world} ranks make {number * world} ranks on {each} GPUs",
             "each rank has a GPU of its own",
-            f"make it {fitting} replicas, or fewer ranks a replica",
+            f"use {fitting} replicas, or fewer ranks per replica",
         )
     if description.port + number > 65535:
         yield Problem(
             "launch.replicas",
             f"port is {description.port} with {number} replicas",
-            "replicas listen on the ports after it, and 65535 is the last there is",
+            "replicas listen on the ports after it, and 65535 is the last port",
             f"set port to {65535 - number} or less",
         )
 
@@ -156,13 +156,13 @@ def _settings(description: LaunchDescription) -> Problems:
                 "launch.setting",
                 f"{name} is set for {description.engine} {description.version}",
                 form.refuse,
-                f"take {name} out, or choose a stack with a newer engine",
+                f"remove {name}, or choose a stack with a newer engine",
             )
         elif form.only is not None and word_of(form, value) not in form.only:
             yield Problem(
                 "launch.setting",
                 f"{name} is {value!r}",
-                f"{description.engine} knows {', '.join(sorted(form.only))}",
+                f"{description.engine} accepts {', '.join(sorted(form.only))}",
                 f"choose one of them for {name}",
             )
     numbers = version_of(description.version)
@@ -188,19 +188,17 @@ def _flags(description: LaunchDescription) -> Problems:
             yield Problem(
                 "launch.secret",
                 f"flags has {name}",
-                "a command line is readable for every user of the host",
-                f"take it out; the API key is read from {description.env_file}",
+                "a command line is readable by every user of the host",
+                f"remove it; the API key is read from {description.env_file}",
             )
         elif name in own:
-            yield Problem(
-                "launch.flags", f"flags has {name}", "the launch writes it from its description", "take it out"
-            )
+            yield Problem("launch.flags", f"flags has {name}", "the launch writes it from its description", "remove it")
         elif name in written:
             yield Problem(
                 "launch.flags",
                 f"flags has {name}",
                 f"{written[name]} writes it too, and the engine would use only the last",
-                f"leave one of {name} and {written[name]}",
+                f"keep only one of {name} and {written[name]}",
             )
 
 
@@ -216,8 +214,8 @@ def _secrets(description: LaunchDescription) -> Problems:
                 yield Problem(
                     "launch.secret",
                     f"the environment has {name}",
-                    "it would stand in a unit file that every user of the host can read",
-                    "take it out; weights are fetched before the launch, keys and tokens are kept in root-only files",
+                    "it would be in a unit file that every user of the host can read",
+                    "remove it; weights are fetched before the launch, keys and tokens are kept in root-only files",
                 )
 
 
@@ -227,8 +225,8 @@ def _engine(description: LaunchDescription) -> Problems:
         yield Problem(
             "launch.listen",
             f"{description.engine} would listen on {description.listen}",
-            "it takes no API key from a file, so anybody who reaches the port could use it",
-            "set listen to 127.0.0.1 and open the endpoint with a proxy that asks for the key",
+            "it reads no API key from a file, so anyone who reaches the port could use it",
+            "set listen to 127.0.0.1 and open the endpoint with a proxy that requires the key",
         )
     name = description.served_name
     if description.engine == "tensorrt-llm" and ("/" in name or "," in name or name.startswith(".")):

@@ -119,7 +119,7 @@ def worker_ports(text: object) -> tuple[int, int]:
     """Parse the port range of Ray's workers from "FIRST-LAST"."""
     first, separator, last = str(text).partition("-")
     if not (separator and first.strip().isdecimal() and last.strip().isdecimal()):
-        raise ValueError(f"ray_cluster_worker_ports is {text!r}, expected FIRST-LAST as 20000-24999")
+        raise ValueError(f"ray_cluster_worker_ports is {text!r}, expected FIRST-LAST, such as 20000-24999")
     low, high = int(first), int(last)
     if not 1024 <= low < high <= 65535:
         raise ValueError(f"ray_cluster_worker_ports is {text!r}, expected 1024 <= FIRST < LAST <= 65535")

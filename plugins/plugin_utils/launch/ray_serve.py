@@ -116,13 +116,13 @@ def ray_serve_problems(description: LaunchDescription) -> Problems:
         yield Problem(
             "launch.world",
             f"tensor parallel {parallel} with profile ray-serve on hosts of {each} GPUs",
-            "a replica has its GPUs on one host, and none is left over there",
-            f"make tensor_parallel a divisor of {each}, or use profile vllm-ray for one server over all hosts",
+            "the GPUs of a replica are on one host, and none of that host stays unused",
+            f"set tensor_parallel to a divisor of {each}, or use profile vllm-ray for one server over all hosts",
         )
     elif description.replicas * parallel != hosts * each:
         yield Problem(
             "launch.replicas",
             f"{description.replicas} replicas of {parallel} GPUs on {hosts} x {each} GPUs",
-            "replicas use all GPUs, so that where each of them runs follows from the plan",
-            f"make it {hosts * each // parallel} replicas",
+            "replicas use all GPUs, so that the plan determines where each of them runs",
+            f"use {hosts * each // parallel} replicas",
         )

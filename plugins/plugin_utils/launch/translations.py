@@ -111,7 +111,9 @@ TRANSLATIONS: dict[str, dict[str, tuple[Form, ...]]] = {
         "tool_call_parser": (flag("--tool-call-parser", "--enable-auto-tool-choice"),),
         "speculative": (
             Form(arguments=_vllm_speculative, since=(0, 9)),
-            Form(refuse="this vLLM has no --speculative-config, which came between 0.8.0 and 0.8.5", before=(0, 9)),
+            Form(
+                refuse="this vLLM has no --speculative-config, which was added between 0.8.0 and 0.8.5", before=(0, 9)
+            ),
         ),
     },
     "sglang": {

@@ -27,24 +27,24 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.stacks.facts im
 )
 
 ERRORS: dict[str, str] = {
-    "stack.driver-policy": "A driver is installed, or the one that is there is verified and held.",
+    "stack.driver-policy": "Either the driver is installed, or the existing one is verified and held.",
     "stack.driver-packages": (
         "Every package of a driver is of one release. Names carry the branch up to 580, and from 590 on NVIDIA's own "
-        "do not, so that a name pins nothing."
+        "do not, so a name pins nothing."
     ),
     "stack.driver-unpinned": (
-        "A driver is installed by exact versions. A package without one moves with whatever the repository has newest."
+        "A driver is installed by exact versions. A package without one follows the newest version of the repository."
     ),
     "stack.dkms": (
         "NVIDIA's own packages build their modules with a newer dkms than the distribution has; the same repository "
-        "has one, which apt takes only where the set names it."
+        "has one, which apt installs only if the set lists it."
     ),
     "stack.precompiled": (
         "Ubuntu's linux-modules-nvidia packages are compiled and signed by Canonical, so that they load with Secure "
-        "Boot. Each is of one kernel, fits Ubuntu's own user space only, and takes the place of DKMS."
+        "Boot. Each is for one kernel, works only with Ubuntu's own user space, and replaces DKMS."
     ),
     "stack.mixed-sources": (
-        "NVIDIA's repository and the distribution's archive cut the driver into different packages. A set of both "
+        "NVIDIA's repository and the distribution's archive split the driver into different packages. A set of both "
         "does not install, or installs with two versions of a library."
     ),
 }
@@ -86,8 +86,8 @@ def guest_notes(stack: Mapping[str, Any], hardware: Mapping[str, Any], *, instal
     version = text(driver.get("version")) or text(driver.get("branch"))
     note = (
         f"stack {stack.get('name')} installs driver {version}, and the fabric of {hardware.get('name')} is run by the "
-        "owner of the host, whose fabric manager may take no other driver than its own version: ask the owner first; "
-        "to keep the driver that is there, pin its version in a stack of your own, with driver.policy verify-and-hold"
+        "owner of the host, whose fabric manager may accept no driver of another version: ask the owner first; "
+        "to keep the existing driver, pin its version in a stack of your own, with driver.policy verify-and-hold"
     )
     return [note]
 
@@ -138,8 +138,8 @@ def check_driver_set(
         errors.add(
             "stack.driver-unpinned",
             f"stack {name} gives no version for {', '.join(loose)}",
-            "with the policy install every package of the driver has its exact version",
-            f"give them in a stack of your own (`apt-cache policy {loose[0]}` shows what there is), "
+            "with the policy install every package of the driver has an exact version",
+            f"give them in a stack of your own (`apt-cache policy {loose[0]}` shows the available ones), "
             "or leave the policy at verify-and-hold",
         )
 
@@ -253,15 +253,15 @@ def _check_modules(
         )
         errors.add(
             "stack.kernel-modules",
-            f"stack {name} has the package {closed[0]}, which is of the proprietary kernel modules",
+            f"stack {name} has the package {closed[0]}, which belongs to the proprietary kernel modules",
             why,
-            f"name its open form (as nvidia-driver-580-open) in driver.packages of stack {name}",
+            f"list its open form (such as nvidia-driver-580-open) in driver.packages of stack {name}",
         )
     if flavour == "proprietary" and len(closed) < len(modules):
         errors.add(
             "stack.kernel-modules",
             f"stack {name} has driver.flavour proprietary and open kernel modules in driver.packages",
-            "the packages are those of the flavour",
+            "the packages match driver.flavour",
             f"correct driver.flavour or driver.packages of stack {name}",
         )
 
@@ -292,7 +292,7 @@ def _check_sources(
             errors.add(
                 "stack.mixed-sources",
                 f"stack {name} has driver.source {own or 'none'} and {package} {packages[package]}, "
-                f"which is of {' or '.join(sorted(origin))}",
+                f"which is from {' or '.join(sorted(origin))}",
                 "every package of the driver comes from one source",
                 f"take the whole set of stack {name} from {own or 'one source'}, with the versions it has there",
             )

@@ -38,25 +38,25 @@ ERRORS: dict[str, str] = {
     ),
     "stack.fp8": "FP8 weights need a GPU that computes FP8 (compute capability 8.9 or newer).",
     "stack.nccl": (
-        "CUDA graphs across hosts hang or crash with an older NCCL; the engine's own kernels ask for the same."
+        "CUDA graphs across hosts hang or crash with an older NCCL; the engine's own kernels need the same."
     ),
     "stack.ray-missing": (
         "The official vLLM image has had no Ray since 0.18.0, so a Ray cluster needs an image with a layer that "
         "adds it."
     ),
     "stack.ray-old": (
-        "Before 2.52 Ray has no token authentication, and before 2.54 anybody who reaches its dashboard can end "
-        "jobs (CVE-2026-27482). A Ray port that asks for no token runs any code it is sent."
+        "Before 2.52 Ray has no token authentication, and before 2.54 anyone who reaches its dashboard can stop "
+        "jobs (CVE-2026-27482). A Ray port without a token runs any code it is sent."
     ),
-    "stack.ray-lock": "A layer of whatever the index has today is another image tomorrow, and may be anybody's.",
+    "stack.ray-lock": "A layer of whatever the index has today is another image tomorrow, and may come from anyone.",
     "stack.engine": "A profile launches one engine, and a stack pins one: both must be the same.",
-    "stack.runtime": "Not every profile can run out of a virtual environment.",
+    "stack.runtime": "Not every profile can run from a virtual environment.",
     "stack.dcgm": (
-        "DCGM's packages are of one version. Without the plugins of the driver's CUDA its diagnostic leaves tests out "
+        "DCGM's packages are of one version. Without the plugins of the driver's CUDA its diagnostic skips tests "
         "and looks as if they had passed."
     ),
     "stack.inconsistent": (
-        "A stack says some versions twice: what it pins and what its image must hold. If they differ, one of them "
+        "A stack gives some versions twice: what it pins and what its image must contain. If they differ, one of them "
         "is wrong and no host could pass."
     ),
 }
@@ -199,12 +199,14 @@ def _check_ray(name: str, profile: str, stack: Mapping[str, Any], known: Tables,
         errors.add(
             "stack.ray-missing",
             f"stack {name} has {f'Ray {version}, but not in its image' if version else 'no Ray'}",
-            f"profile {profile} runs Ray out of the engine's image",
-            "choose a stack whose image has Ray (spark-vllm-0.32 says how to build it), or profile vllm-multinode, "
+            f"profile {profile} runs Ray from the engine's image",
+            "choose a stack whose image has Ray (see spark-vllm-0.32 for how to build it), or profile vllm-multinode, "
             "which needs none",
         )
     elif older(version, known.ray):
-        reason = "without token authentication" if older(version, known.ray_token) else "with an open dashboard call"
+        reason = (
+            "without token authentication" if older(version, known.ray_token) else "with an unprotected dashboard call"
+        )
         errors.add(
             "stack.ray-old",
             f"stack {name} has Ray {version}, {reason}",
@@ -217,7 +219,7 @@ def _check_dcgm(name: str, stack: Mapping[str, Any], errors: PlanErrors) -> None
     listed = {str(one): text(pin) for one, pin in part(stack, "packages").items() if str(one).startswith(_DCGM)}
     plugins = [one for one in listed if one.startswith((f"{_DCGM}-4-cuda", f"{_DCGM}-4-proprietary-cuda"))]
     if len(set(listed.values())) > 1:
-        told, rule = ", ".join(f"{one} {pin}" for one, pin in sorted(listed.items())), "they are of one version"
+        told, rule = ", ".join(f"{one} {pin}" for one, pin in sorted(listed.items())), "all of them have one version"
     elif f"{_DCGM}-4-core" in listed and not plugins:
         told, rule = f"{_DCGM}-4-core without plugins", "its diagnostic needs the plugins of the driver's CUDA"
     else:
@@ -226,7 +228,7 @@ def _check_dcgm(name: str, stack: Mapping[str, Any], errors: PlanErrors) -> None
         "stack.dcgm",
         f"stack {name} has {told}",
         rule,
-        f"name {_DCGM}-4-core and {_DCGM}-4-cuda13 (or -cuda12) in packages of the stack's file, in one version",
+        f"list {_DCGM}-4-core and {_DCGM}-4-cuda13 (or -cuda12) in packages of the stack's file, in one version",
     )
 
 
@@ -245,7 +247,7 @@ def _check_consistency(name: str, stack: Mapping[str, Any], errors: PlanErrors) 
         errors.add(
             "stack.inconsistent",
             f"stack {name} has a source for {', '.join(strange)}, which is not among its packages",
-            "package_sources names the source of packages of the stack",
+            "package_sources names sources only for packages of the stack",
             "correct the names in package_sources of the stack's file",
         )
     for left, first, right, second in pairs:
@@ -253,6 +255,6 @@ def _check_consistency(name: str, stack: Mapping[str, Any], errors: PlanErrors) 
             errors.add(
                 "stack.inconsistent",
                 f"stack {name} has {left} {first} and {right} {second}",
-                "both say the same thing",
+                "both have the same value",
                 f"correct {left} or {right} in the stack's file",
             )

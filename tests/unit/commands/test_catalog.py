@@ -42,7 +42,7 @@ def test_what_is_found_is_told_with_what_to_do(own: Path, capsys: pytest.Capture
     assert run("--catalog", str(own), "--own") == OPEN
     shown = capsys.readouterr().out
     assert "models/tiny (" in shown
-    assert "  needed     revision: not known\n             fix: look the commit up" in shown
+    assert "  needed     revision: not known\n             fix: look up the commit" in shown
     assert "  age        date: of 2020-01-01, " in shown
     assert shown.endswith("1 entry, 1 to check.\n")
 

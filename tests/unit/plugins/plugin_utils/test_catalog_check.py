@@ -144,7 +144,7 @@ def test_an_entry_of_a_site_replaces_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("- a\n- list\n", "it is no mapping"),
+        ("- a\n- list\n", "it is not a mapping"),
         ("a: [", "it cannot be read"),
         (yaml.safe_dump({**MODEL, "sizes": 1}), "unknown field sizes"),
         (yaml.safe_dump({**MODEL, "size_bytes": -1}), "expected a whole number"),

@@ -105,7 +105,7 @@ def test_the_site_replaces_one_and_limits_it_to_a_profile(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("text", "no mapping"),
+        ("text", "not a mapping"),
         ({**ONE, "metrik": "x"}, "unknown field metrik"),
         ({key: value for key, value in ONE.items() if key != "whose"}, "lacks whose"),
         ({**ONE, "metric": "speed"}, "expected output_tokens_per_s or"),
@@ -137,6 +137,6 @@ def test_the_catalog_is_checked_with_its_envelopes(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_list_is_refused(tmp_path: Path) -> None:
     (tmp_path / "envelopes.yml").write_text("name: mine\n", encoding="utf-8")
-    assert "no list of envelopes" in load_envelopes([tmp_path])[1][0]
+    assert "not a list of envelopes" in load_envelopes([tmp_path])[1][0]
     (tmp_path / "envelopes.yml").write_text("[", encoding="utf-8")
     assert "cannot be read" in load_envelopes([tmp_path])[1][0]

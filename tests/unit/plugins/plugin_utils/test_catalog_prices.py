@@ -55,7 +55,7 @@ def test_the_sites_own_come_first_and_currencies_do_not_mix(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("text", "no mapping"),
+        ("text", "not a mapping"),
         ({**ONE, "what": "lunch"}, "expected host or gpu_hour"),
         ({**ONE, "low": 4}, "low 4 above high 3"),
         ({**ONE, "low": -1}, "of at least 0"),

@@ -111,7 +111,7 @@ def test_from_590_on_names_of_nvidias_own_repository_carry_no_branch() -> None:
     [
         ({"packages": {"nvidia-dkms-580": "580.173.02-1ubuntu1"}}, HGX, "driver.flavour is open"),
         ({"packages": {"nvidia-dkms-580": None}, "flavour": None, "policy": None}, GB10, "open kernel modules only"),
-        ({"flavour": "proprietary"}, HGX, "those of the flavour"),
+        ({"flavour": "proprietary"}, HGX, "match driver.flavour"),
     ],
 )
 def test_modules_of_the_other_kind(changes: dict[str, Any], hardware: Any, words: str) -> None:

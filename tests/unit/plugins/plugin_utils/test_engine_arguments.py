@@ -216,9 +216,9 @@ def test_what_this_version_lacks_is_no_remedy() -> None:
 def test_a_flag_and_its_value_in_one_word_are_to_be_split() -> None:
     findings = check(VLLM, "'--scheduler-policy continuous' '--port 8000' 'a --port 1'")
     assert remedies(findings) == [
-        "split it: write --scheduling-policy fcfs, every word by itself",
-        "split it: write --port and its value, every word by itself",
-        "split it: write every word by itself",
+        "split it: write --scheduling-policy fcfs, every word separately",
+        "split it: write --port and its value, every word separately",
+        "split it: write every word separately",
     ]
 
 
@@ -246,7 +246,7 @@ def test_an_accepted_value_can_be_worth_a_word() -> None:
 
 def test_says_when_a_flag_came_or_went() -> None:
     finding = only(check(OLD_VLLM, "/model --language-model-only"))
-    assert finding["explanation"] == "It came with vllm 0.17.0"
+    assert finding["explanation"] == "It was added in vllm 0.17.0"
     finding = only(check(VLLM, "/model --scheduler-delay-factor 1"))
     assert str(finding["explanation"]).startswith("vllm had it from 0.4.0 to ")
 

@@ -203,7 +203,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("vllm-single", {"model_directory": "models"}, "launch.path", "cannot mount 'models'"),
     ("vllm-single", {"head": "nobody"}, "launch.value", "one of the hosts h100"),
     ("vllm-single", {"served_name": "a\nb"}, "launch.value", "without control characters"),
-    ("vllm-single", {"flags": ["--api-key=x"]}, "launch.secret", "readable for every user"),
+    ("vllm-single", {"flags": ["--api-key=x"]}, "launch.secret", "readable by every user"),
     ("vllm-single", {"flags": ["--tensor_parallel_size", "2"]}, "launch.flags", "flags has --tensor-parallel-size"),
     ("vllm-single", {"flags": ["--max-model-len=9"]}, "launch.flags", "max_model_len writes it too"),
     ("vllm-single", {"environment": {"HF_TOKEN": "x"}}, "launch.secret", "the environment has HF_TOKEN"),

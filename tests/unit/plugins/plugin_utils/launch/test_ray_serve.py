@@ -82,10 +82,10 @@ def test_what_is_let_pass_can_be_spread_in_one_way_only(hosts: int, each: int, p
 @pytest.mark.parametrize(
     ("changes", "identifier", "words"),
     [
-        ({"tensor_parallel": 2, "replicas": 1}, "launch.world", "make tensor_parallel a divisor of 1"),
-        ({"gpus_per_host": 4, "tensor_parallel": 3}, "launch.world", "none is left over"),
+        ({"tensor_parallel": 2, "replicas": 1}, "launch.world", "set tensor_parallel to a divisor of 1"),
+        ({"gpus_per_host": 4, "tensor_parallel": 3}, "launch.world", "none of that host stays unused"),
         ({"pipeline_parallel": 2}, "launch.world", "leave pipeline_parallel out"),
-        ({"replicas": 1}, "launch.replicas", "make it 2 replicas"),
+        ({"replicas": 1}, "launch.replicas", "use 2 replicas"),
         ({"ray_worker_ports": "9-1"}, "launch.value", "correct ray_worker_ports"),
     ],
 )

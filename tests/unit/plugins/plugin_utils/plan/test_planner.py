@@ -386,7 +386,7 @@ RAILS = INTENT["firstlight_fabric"]["rails"]
     [
         ({"hardware": "gb11"}, "hardware.unknown", "did you mean gb10?"),
         ({"stack": "labb"}, "stack.unknown", "did you mean lab?"),
-        ({"model": "huge"}, "model.unknown", "known are tiny"),
+        ({"model": "huge"}, "model.unknown", "use one of tiny"),
         ({"hardware": None}, "intent.missing", "set firstlight_hardware"),
         ({"model": 7}, "intent.missing", "set firstlight_model"),
         (

@@ -131,7 +131,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         H100,
         flags("--enforce-eager", "--compilation-config", '{"cudagraph_mode": "FULL"}'),
         "flags.combination",
-        "take --enforce-eager out",
+        "remove --enforce-eager",
     ),
     (
         "a draft without a model",
@@ -148,7 +148,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         H100,
         {"variables": environment("CUDA_VISIBLE_DEVICES", "0,1")},
         "flags.combination",
-        "take CUDA_V",
+        "remove CUDA_V",
     ),
     ("a type misspelt", H100, {"serving": {"kv_cache_dtype": "fp8_e4m4"}}, "flags.value", "fp8_e4m3"),
     ("one flag twice", H100, flags("--seed", "1", "--seed", "2"), "serving.flags", "keep one --seed"),
@@ -164,7 +164,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         SPARKS,
         {"variables": environment("VLLM_HOST_IP", "10.0.0.1")},
         "network.contradiction",
-        "take VLLM",
+        "remove VLLM",
     ),
     ("a parser misspelt", SPARKS, {"serving": {"tool_call_parser": "qwen3_xlm"}}, "flags.value", "qwen3_xml"),
 ]

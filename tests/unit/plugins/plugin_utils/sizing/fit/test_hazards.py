@@ -179,7 +179,7 @@ class TestReview:
     ("content", "words"),
     [
         ("[", "cannot be read"),
-        ("a: 1", "no list"),
+        ("a: 1", "not a list of"),
         ("- 1", "expected a mapping"),
         ("- {name: x}", "lacks engine"),
     ],
