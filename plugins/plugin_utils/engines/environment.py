@@ -87,7 +87,7 @@ def check_network(environments: Iterable[Mapping[str, str]], errors: PlanErrors)
             errors.add(
                 "network.contradiction",
                 f"NCCL_IB_DISABLE is {show(one['NCCL_IB_DISABLE'])} beside NCCL_NET=IB",
-                "NCCL_NET=IB, which the plan sets for a fabric with RDMA, makes NCCL fail without InfiniBand and RoCE",
+                "NCCL_NET=IB, set by the plan for a fabric with RDMA, makes NCCL fail if InfiniBand and RoCE are off",
                 "remove NCCL_IB_DISABLE; for TCP set firstlight_fabric.rdma to false",
             )
         if str(one.get("NCCL_NET", "")).upper() == "SOCKET" and one.get("NCCL_IB_HCA"):

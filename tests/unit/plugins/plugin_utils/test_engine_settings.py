@@ -91,13 +91,13 @@ BAD: list[tuple[Any, str, str, str]] = [
         {"speculative_config": {"decoding_type": "MTP", "num_layers": 1}},
         "settings.unknown",
         "speculative_config.num_layers",
-        "take",
+        "remove",
     ),
     ({"kv_connector_config": {"connector_module": "x"}}, "settings.value", "has no connector_", "add connector_"),
     ({"cache_transceiver_config": {"kv_transfer_timeout_ms": 0}}, "settings.value", "is 0", "correct"),
-    ({"quant_config": {"quant_algo": "FP8"}}, "settings.unknown", "quant_config", "take"),
-    ({"build_config": {"max_batch_size": 1}}, "settings.unknown", "build_config", "take"),
-    ({7: 1}, "settings.unknown", "the key 7", "take 7 out"),
+    ({"quant_config": {"quant_algo": "FP8"}}, "settings.unknown", "quant_config", "remove"),
+    ({"build_config": {"max_batch_size": 1}}, "settings.unknown", "build_config", "remove"),
+    ({7: 1}, "settings.unknown", "the key 7", "remove 7"),
     ([1], "settings.value", "the settings file", "correct"),
 ]
 
