@@ -98,7 +98,7 @@ def reasons_to_run(cluster: Cluster) -> list[str]:
     if "answer" not in answer:
         return [safe(str(answer["problem"]))]
     checks = len(found.all_records)
-    print(f"{len(found.records)} hosts match their plan: all {checks} checks are right")
+    print(f"every host matches its plan: {len(found.records)} of {len(found.records)}, {checks} checks passed")
     print(safe(f"{questions[-1]['model']} answered {json.dumps(answer['answer']['reply'])}"))
     print("nothing to do: site.yml was not run")
     return []

@@ -91,8 +91,7 @@ def _groups(arguments: argparse.Namespace, found: Found) -> list[tuple[list[Capt
 def _expected(profile: str, driver: str | None, known: Mapping[str, Any]) -> Expected:
     if profile not in known:
         raise CaptureError(
-            f"the profile is {profile[:80]!r}, expected one of the catalog: "
-            + suggest(profile[:80], sorted(known), otherwise=f"use one of {', '.join(sorted(known))}")
+            f"the profile is {profile[:80]!r}, expected one of the catalog: " + suggest(profile[:80], sorted(known))
         )
     return expected_of(profile, known[profile], driver)
 

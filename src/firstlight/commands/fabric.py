@@ -110,7 +110,6 @@ def _expected(arguments: argparse.Namespace, texts: Sequence[str]) -> Expected:
         raise UnreadableError(f"the catalog cannot be used:\n{error}") from error
     if profile not in hardware:
         raise UnreadableError(
-            f"the profile is {profile[:80]!r}, expected one of the catalog: "
-            + suggest(profile[:80], sorted(hardware), otherwise=f"use one of {', '.join(sorted(hardware))}")
+            f"the profile is {profile[:80]!r}, expected one of the catalog: " + suggest(profile[:80], sorted(hardware))
         )
     return expected_of(profile, hardware[profile].get("fabric") or {})

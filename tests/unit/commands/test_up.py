@@ -107,7 +107,7 @@ def test_right_and_answering_is_said_in_full(
 ) -> None:
     assert look(monkeypatch, Looked()) == []
     told = capsys.readouterr().out
-    assert "all 1 checks are right" in told
+    assert "1 of 1, 1 checks passed" in told
     assert 'tiny answered "Hello."' in told
     assert "site.yml was not run" in told
 

@@ -210,7 +210,7 @@ def _check_networks(
         meets = [f"{network}, which {what}" for network, what in others if overlapping([rail.subnet, network])]
         managed = [host for host in hosts if is_ipv4_address(host.address) and IPv4Address(str(host.address)) in subnet]
         if managed:
-            more = f", and {len(managed) - 1} more hosts" if len(managed) > 1 else ""
+            more = f" and {len(managed) - 1} more" if len(managed) > 1 else ""
             meets.append(f"{managed[0].address}, the management address of {managed[0].name}{more}")
         if meets:
             errors.add(

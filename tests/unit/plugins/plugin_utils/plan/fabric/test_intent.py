@@ -222,5 +222,5 @@ def test_one_overlap_is_one_error() -> None:
     (one,) = errors.found
     assert one["found"] == (
         "subnet 10.0.0.0/16 of port enp1s0f1np1 overlaps 10.0.0.0/8, which is in firstlight_networks; and 10.0.0.0, "
-        "the management address of spark0, and 3 more hosts"
+        "the management address of spark0 and 3 more"
     )
