@@ -35,7 +35,7 @@ def run(playbook: str, **variables: object) -> tuple[int, str]:
         ("add_nodes", {}, "no host is named, expected those that are new: add -e nodes=spark-4"),
         ("replace_node", {"node": "spark-1"}, "spark-1 is the head"),
         ("replace_node", {"node": "spark-2", **SMALLER}, "spark-2 (spark-2.local) does not answer"),
-        ("remove_node", {}, "no host is named, expected the one that goes"),
+        ("remove_node", {}, "no host is named, expected the one to remove"),
         ("remove_node", {"node": "spark-4"}, "3 x gb10 have 3 GPUs, and the model is sharded over all of them"),
         ("remove_node", {"node": "spark-4", **REST}, "29.2 GiB are missing"),
         ("remove_node", {"node": "spark-4", **REST, **SMALLER}, "spark-4 does not answer, expected it to"),

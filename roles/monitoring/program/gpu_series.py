@@ -39,8 +39,8 @@ _READINGS = (
     ("utilization.gpu", "firstlight_gpu_utilization_ratio", "The share of time in which a GPU computed.", 0.01),
     ("memory.used", "firstlight_gpu_memory_used_bytes", "The memory of a GPU that is in use.", _MIB),
     ("memory.total", "firstlight_gpu_memory_bytes", "The memory of a GPU.", _MIB),
-    ("power.draw", "firstlight_gpu_power_watts", "What a GPU draws.", 1.0),
-    ("clocks.sm", "firstlight_gpu_clock_hertz", "The clock of a GPU's processors.", 1_000_000.0),
+    ("power.draw", "firstlight_gpu_power_watts", "The power draw of a GPU.", 1.0),
+    ("clocks.sm", "firstlight_gpu_clock_hertz", "The SM clock of a GPU.", 1_000_000.0),
     (
         "ecc.errors.uncorrected.volatile.total",
         "firstlight_gpu_uncorrected_errors",
@@ -65,10 +65,10 @@ def gpu_families(rows: Sequence[Mapping[str, str]], expected: int) -> list[Famil
     """The readings of each GPU, and the actual and expected number of GPUs."""
     families = [
         gauge("firstlight_gpus", "GPUs that the driver shows.", [({}, len(rows))]),
-        gauge("firstlight_gpus_expected", "GPUs that this node has by its profile.", [({}, expected)]),
+        gauge("firstlight_gpus_expected", "GPUs that this node has according to its profile.", [({}, expected)]),
         gauge(
             "firstlight_gpu_info",
-            "Which GPU has which number.",
+            "The number, UUID and model of each GPU.",
             [({"gpu": row["index"], "uuid": row.get("uuid", ""), "model": row.get("name", "")}, 1.0) for row in rows],
         ),
     ]
@@ -83,7 +83,7 @@ def gpu_families(rows: Sequence[Mapping[str, str]], expected: int) -> list[Famil
     families.append(
         gauge(
             "firstlight_gpu_throttled",
-            "Whether a GPU is slowed down, by reason.",
+            "Whether a GPU is throttled, by reason.",
             [
                 ({"gpu": index, "reason": reason}, float(bool(mask & bit)))
                 for index, mask in masks
@@ -106,18 +106,18 @@ def xid_families(xids: Iterable[Mapping[str, Any]]) -> list[Family]:
         family(
             "firstlight_gpu_faults_total",
             "counter",
-            "Xid faults of all GPUs in the kernel's log of this boot.",
+            "Xid errors of all GPUs in the kernel log of this boot.",
             [({}, sum(rows.values()))],
         ),
         family(
             "firstlight_gpu_xid_total",
             "counter",
-            "Xid faults in the kernel's log of this boot, by number and GPU.",
+            "Xid errors in the kernel log of this boot, by number and GPU.",
             [({"xid": number, "bus": bus}, count) for (number, bus), count in sorted(rows.items())],
         ),
         gauge(
             "firstlight_gpu_last_fault_timestamp_seconds",
-            "When the last Xid fault was written; 0 when there is none.",
+            "When the last Xid error was logged; 0 if there is none.",
             [({}, max(moments, default=0.0))],
         ),
     ]

@@ -49,7 +49,7 @@ def group_families(
         ),
         gauge(
             "firstlight_supervisor_written_timestamp_seconds",
-            "When the supervisor wrote its state last.",
+            "When the supervisor last wrote its state.",
             [({}, written)] if written is not None else [],
         ),
         gauge(
@@ -74,12 +74,12 @@ def group_families(
         family(
             "firstlight_group_starts_total",
             "counter",
-            "Starts of the group that were seen since this program runs.",
+            "Starts of the group that were seen since this program started.",
             [({"group": name}, starts.see(name, str(one.get("epoch") or ""))) for name, one in shown.items()],
         ),
         gauge(
             "firstlight_group_node_lost",
-            "Whether the head hears nothing of a node of the group.",
+            "Whether the head does not hear from a node of the group.",
             [
                 ({"group": name, "member": member}, float(lost))
                 for name, one in shown.items()
@@ -88,7 +88,7 @@ def group_families(
         ),
         gauge(
             "firstlight_group_answer_seconds",
-            "How long the last completion took that the supervisor asked for.",
+            "How long the last completion that the supervisor requested took.",
             [
                 ({"group": name}, float(seconds))
                 for name, one in shown.items()

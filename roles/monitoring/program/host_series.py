@@ -23,7 +23,7 @@ def pin_families(pins: Mapping[str, str], installed: Mapping[str, str | None]) -
     return [
         gauge(
             "firstlight_package_as_pinned",
-            "Whether a package is installed in the version of its pin.",
+            "Whether a package is installed in its pinned version.",
             [(labels, float(right)) for labels, right in rows],
         )
     ]
@@ -43,7 +43,7 @@ def certificate_families(ends: Mapping[str, float]) -> list[Family]:
     return [
         gauge(
             "firstlight_certificate_end_timestamp_seconds",
-            "When a certificate stops to be valid.",
+            "When a certificate expires.",
             [({"path": path}, end) for path, end in sorted(ends.items())],
         )
     ]

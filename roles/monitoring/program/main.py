@@ -17,9 +17,11 @@ CANNOT_LISTEN, WRONG_CONFIG = 1, 2
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return 0 when stopped, 1 if it cannot listen, 2 if the configuration is invalid."""
-    parser = argparse.ArgumentParser(prog="metrics.pyz", description="Tells a monitoring host how this node is.")
-    parser.add_argument("--config", default=CONFIG_PATH, metavar="PATH", help="what to look at (%(default)s)")
-    parser.add_argument("--once", action="store_true", help="print the page once and end, without listening")
+    parser = argparse.ArgumentParser(
+        prog="metrics.pyz", description="Serves the metrics of this node to monitoring hosts."
+    )
+    parser.add_argument("--config", default=CONFIG_PATH, metavar="PATH", help="the configuration (%(default)s)")
+    parser.add_argument("--once", action="store_true", help="print the page once and exit, without listening")
     chosen = parser.parse_args(arguments)
     try:
         settings = parse_settings(read_settings_document(chosen.config))

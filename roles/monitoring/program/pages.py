@@ -84,7 +84,7 @@ class Pages:
             ),
             gauge(
                 "firstlight_source_seconds",
-                "How long the last reading of a part took.",
+                "How long the last read of a part took.",
                 [({"source": name}, round(self._parts[name].seconds, 4)) for name in up],
             ),
         ]

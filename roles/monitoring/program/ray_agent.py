@@ -9,8 +9,8 @@ _AGENT = "--dashboard_agent_command="
 _WITHOUT = "--minimal"
 
 ABSENT = (
-    "the Ray of this node tells no metrics, because its image lacks what Ray's agent imports: use an image with "
-    "ray[default], or let Firstlight add Ray to one without"
+    "Ray on this node exports no metrics, because its image lacks what Ray's agent imports: use an image with "
+    "ray[default], or let Firstlight add Ray to an image without it"
 )
 
 

@@ -75,7 +75,7 @@ class Readings:
 
     def _drained(self) -> list[Family]:
         there = self._host.read_text(DRAINED_PATH) is not None
-        return [gauge("firstlight_host_drained", "Whether this node is taken out of service.", [({}, float(there))])]
+        return [gauge("firstlight_host_drained", "Whether this node is out of service.", [({}, float(there))])]
 
     def _ray(self, source: Source) -> Read:
         read = _proxy(source)
@@ -101,7 +101,7 @@ class Readings:
     def _document(self, path: str) -> Mapping[str, Any]:
         document, problem = read_document(self._host.read_text(path), path)
         if document is None:
-            raise ReadError(problem or f"{path} is not there or cannot be read")
+            raise ReadError(problem or f"{path} is missing or cannot be read")
         return document
 
     def _pins(self) -> list[Family]:

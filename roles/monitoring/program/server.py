@@ -27,7 +27,7 @@ _MOST_STRANGERS = 64
 _MOST_LINGERING = 16
 _FORBIDDEN = (
     b"HTTP/1.0 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-    b"this address may not read here: name it in monitoring_hosts\n"
+    b"this address may not read the metrics: add it to monitoring_hosts\n"
 )
 
 
@@ -95,7 +95,7 @@ class Server(ThreadingHTTPServer):
         self._lingering.append((time.monotonic() + LINGER_SECONDS, request))
         if peer not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
             self._strangers.add(peer)
-            self.say(f"{peer} may not read: it is none of the monitoring hosts")
+            self.say(f"{peer} may not read the metrics: it is not one of the monitoring hosts")
 
     def server_close(self) -> None:
         super().server_close()
@@ -122,10 +122,10 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         self.server.asked(self.connection)
         if self.path != "/metrics":
-            status, text = 404, "there is /metrics, and nothing else\n"
+            status, text = 404, "not found: only /metrics exists\n"
         else:
             page = self.server.page() if with_body else ""
-            status, text = (503, "the page before is still being made\n") if page is None else (200, page)
+            status, text = (503, "the previous page is still being generated\n") if page is None else (200, page)
         body = text.encode("utf-8")
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE if status == 200 else "text/plain; charset=utf-8")

@@ -124,7 +124,7 @@ def firewall_table(value: object, where: str) -> str:
     """Validate a table as nft names it: "inet firstlight"."""
     words = str(value).split()
     if len(words) != 2 or words[0] not in ("inet", "ip", "ip6", "arp", "bridge", "netdev") or words[1].startswith("-"):
-        raise ValueError(f"{where} has {value!r}, expected FAMILY NAME as `inet firstlight`: correct it")
+        raise ValueError(f"{where} has {value!r}, expected FAMILY NAME such as `inet firstlight`: correct it")
     return " ".join(words)
 
 
@@ -133,7 +133,7 @@ def targets(value: object, where: str) -> dict[str, float]:
     if not isinstance(value, Mapping) or not all(
         isinstance(one, (int, float)) and not isinstance(one, bool) and one >= 0 for one in value.values()
     ):
-        raise ValueError(f"{where} is {value!r}, expected numbers by name, as ttft_p95_ms: 800: correct it")
+        raise ValueError(f"{where} is {value!r}, expected numbers by name, such as ttft_p95_ms: 800: correct it")
     return {str(name): one for name, one in value.items()}
 
 
@@ -155,7 +155,7 @@ def page_url(value: object, where: str) -> str:
 def _source(value: Mapping[str, Any]) -> Source:
     allowed = tuple(str(one) for one in value.get("allowed") or ())
     if not allowed or not all(allowed):
-        raise ValueError(f"source {value.get('name')!r} allows nothing, expected beginnings of names: correct it")
+        raise ValueError(f"source {value.get('name')!r} allows nothing, expected prefixes of names: correct it")
     return Source(
         name=str(value["name"]),
         url=page_url(value.get("url"), f"source {value['name']}"),

@@ -59,7 +59,7 @@ class Background:
         except RuntimeError as error:
             # The machine is out of memory or process IDs; it may have some again the next time.
             self._busy.discard(name)
-            raise NoAnswerError(f"{name} cannot be asked ({error})") from error
+            raise NoAnswerError(f"{name} cannot be queried ({error})") from error
         done, _ = await asyncio.wait({future}, timeout=limit)
         if not done:
             future.cancel()

@@ -34,7 +34,7 @@ def empty(path: str) -> str:
         return ""
     except OSError as error:
         return (
-            f"{error.filename or path} cannot be removed ({error.strerror or error}): the start goes on with what was "
-            f"compiled earlier; remove {path} yourself where it fails again"
+            f"{error.filename or path} cannot be removed ({error.strerror or error}): the start continues with the "
+            f"old compile cache; remove {path} yourself if it fails again"
         )
     return ""

@@ -102,7 +102,7 @@ class Client:
             return str(error)
         said = getattr(error, "strerror", None) or str(error) or "no answer in time"
         return (
-            f"the supervisor of {head} cannot be reached ({said}), expected it over the fabric: see that the node is "
+            f"the supervisor of {head} cannot be reached ({said}), expected it over the fabric: check that the node is "
             "up and systemctl status firstlight-supervisor there"
         )
 

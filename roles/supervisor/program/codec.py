@@ -33,7 +33,7 @@ def report_from_data(data: Any) -> NodeReport:
     units = _object(report.get("units", {}), "list of units")
     problems = report.get("problems", ())
     if not isinstance(problems, (list, tuple)) or not all(isinstance(problem, str) for problem in problems):
-        raise WireError(f"a report came whose problems are not sentences: {problems!r}")
+        raise WireError(f"received a report whose problems are not text: {problems!r}")
     return _plain(
         NodeReport,
         report,
@@ -52,7 +52,7 @@ def order_from_data(data: Any) -> Order:
     order = _object(data, "order")
     boots = _object(order.get("boots", {}), "list of boots")
     if not all(isinstance(boot, str) for boot in boots.values()):
-        raise WireError(f"an order came whose boots are not words: {boots!r}")
+        raise WireError(f"received an order whose boots are not text: {boots!r}")
     return _plain(Order, order, boots={str(node): boot for node, boot in boots.items()})
 
 
@@ -65,15 +65,15 @@ def _plain(kind: type[Flat], data: Mapping[str, Any], **parts: Any) -> Flat:
             continue
         value = data[field.name]
         if type(value) is not types[str(field.type)]:
-            raise WireError(f"a {kind.__name__} came whose {field.name} is {value!r}, expected {field.type}")
+            raise WireError(f"received a {kind.__name__} whose {field.name} is {value!r}, expected {field.type}")
         values[field.name] = value
     try:
         return kind(**values)
     except TypeError as error:
-        raise WireError(f"a {kind.__name__} came without all it needs: {error}") from error
+        raise WireError(f"received an incomplete {kind.__name__}: {error}") from error
 
 
 def _object(data: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise WireError(f"a {what} came that is not a JSON object: {type(data).__name__}")
+        raise WireError(f"received a {what} that is not a JSON object: {type(data).__name__}")
     return data

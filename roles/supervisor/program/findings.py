@@ -38,10 +38,10 @@ def silent(node: str, plan: GroupPlan, refusals: Mapping[str, str]) -> str:
     if node in refusals:
         return f"its supervisor is refused: {refusals[node]}"
     if node == plan.head:
-        return "it has not seen its own units yet: if that stays so, `systemctl list-jobs` there shows what hangs"
+        return "it has not inspected its own units yet: if this persists, `systemctl list-jobs` there shows what hangs"
     return (
-        f"no word from it for {plan.timing.heartbeat_timeout:g} s: see that it is up, that {plan.head} reaches it over "
-        "the fabric, and that `systemctl status firstlight-supervisor` there shows it running"
+        f"no report from it for {plan.timing.heartbeat_timeout:g} s: check that it is up, that {plan.head} reaches it "
+        "over the fabric, and that `systemctl status firstlight-supervisor` there shows it running"
     )
 
 
@@ -57,7 +57,7 @@ def missing(plan: GroupPlan, epoch: str, reports: Reports, refusals: Mapping[str
         elif not report.clean:
             reasons[node] = left_over(report, units)
         elif not report.ready:
-            reasons[node] = "; ".join(report.problems) or "it says that it is not ready, without a reason"
+            reasons[node] = "; ".join(report.problems) or "it reports that it is not ready, without a reason"
         elif report.seen != epoch:
             reasons[node] = "it has not confirmed the order to stop yet"
     return reasons
@@ -94,7 +94,7 @@ def adoptable(plan: GroupPlan, reports: Reports) -> tuple[bool, str]:
             return False, f"{node} is stopping its units"
         idle = [unit.unit for unit in plan.nodes[node] if not _shown(report, unit).active]
         if idle:
-            return False, f"{', '.join(idle)} does not run on {node}"
+            return False, f"{', '.join(idle)} is not running on {node}"
     return True, ""
 
 
@@ -112,10 +112,11 @@ def ended(
             gone.append(f"{node} was rebooted")
         elif report.ended == order.epoch:
             gone.append(
-                f"{node} has stopped its units: it had no word from {plan.head} for {plan.timing.heartbeat_timeout:g} s"
+                f"{node} has stopped its units: it did not hear from {plan.head} for "
+                f"{plan.timing.heartbeat_timeout:g} s"
             )
         elif report.epoch not in ("", order.epoch) and not report.clean:
-            failed.append(f"{node} runs units of another start than the group's")
+            failed.append(f"{node} runs units of a different start than the group")
         else:
             failed += [_died(node, unit, report) for unit in units if _is_dead(unit, order, adopted, report)]
     if not gone and not failed:
@@ -172,7 +173,7 @@ def why(phase: str, doing: Doing, memory: Memory, most: int) -> str:
     words = {
         "gathering": f"waits for {doing.missing}",
         "drained": f"waits for {doing.missing}",
-        "starting": f"waits until it runs: {', '.join(doing.units)}",
+        "starting": f"waits for units to run: {', '.join(doing.units)}",
         "warming": f"everything runs, not ready: waits for the first completion{'; ' if trouble else ''}{trouble}",
         "serving": trouble,
         "stopping": f"stops everything, because {doing.because}"

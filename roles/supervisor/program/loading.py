@@ -124,10 +124,10 @@ class Progress:
             self._marks[node] = Mark(
                 seen.bytes_read, seen.child_seconds, seen.cached_files, seen.lines, report.memory_free
             )
-            return "the first look"
+            return "the first reading"
         moved = ""
         if seen.lines != mark.lines:
-            moved = "a new line" if seen.lines > mark.lines else moved
+            moved = "a new log line" if seen.lines > mark.lines else moved
             mark.lines = seen.lines
         if seen.cached_files != mark.files:
             moved = "a kernel was compiled" if seen.cached_files > mark.files else moved
@@ -137,7 +137,7 @@ class Progress:
         mark.children = min(mark.children, seen.child_seconds)
         # Memory use fluctuates; only a new minimum of free memory is progress, so that this cannot go on forever.
         if 0 < report.memory_free <= mark.free - MEMORY_STEP:
-            moved, mark.free = "memory was taken", report.memory_free
+            moved, mark.free = "memory was allocated", report.memory_free
         mark.free = mark.free or report.memory_free
         if seen.bytes_read >= mark.read + READ_STEP:
             moved, mark.read, self.read_at = "bytes were read", seen.bytes_read, now

@@ -110,30 +110,28 @@ class Head:
         fits, why_not = findings.adoptable(self._plan, reports)
         epoch = next((report.epoch for report in reports.values() if report.epoch), "")
         if epoch and (epoch == self._memory.ended or self._memory.given_up):
-            fits, why_not = False, "what runs is a start that has failed"
+            fits, why_not = False, "the running units are of a start that has failed"
         self._missing = {
             node: findings.silent(node, self._plan, refusals) for node in self._plan.nodes if node not in reports
         }
         if fits and not self._missing:
             self._adopt(now, epoch, reports)
         elif not fits or now - since > 2 * self._plan.timing.heartbeat_timeout:
-            why_not = why_not or f"nothing is heard of {findings.listed(self._missing)}"
+            why_not = why_not or f"no report from {findings.listed(self._missing)}"
             if self._memory.starting:
-                self._count(
-                    f"the supervisor of {self._plan.head} was restarted in the middle of a start, and {why_not}"
-                )
+                self._count(f"the supervisor of {self._plan.head} was restarted during a start, and {why_not}")
             if any(not report.clean for report in reports.values()):
-                self._say(f"stops what runs: {why_not}")
+                self._say(f"stops the running units: {why_not}")
             self._because = f"not all of the group runs: {why_not}"
             self._quiet(now)
 
     def _adopt(self, now: float, epoch: str, reports: Reports) -> None:
         if epoch:
-            self._say("everything runs already: goes on with it")
+            self._say("everything runs already: continues with it")
         else:
             epoch = self._epochs()
             self._memory = Memory(starting=epoch, ended=self._memory.ended, boot=self._boot)
-            self._say("everything was started by somebody else: takes it over")
+            self._say("everything was started outside the supervisor: takes it over")
         self._looking, self._adopted = False, True
         self._begin(now, Order(epoch, self._plan.last_stage, _boots(reports), adopt=True))
         self._warm(now)
@@ -185,10 +183,10 @@ class Head:
             self._end_late(now, f"there was no completion within {timing.start_timeout:g} s of the start")
         elif self._phase == "warming" and self._progress.hangs(now, self._plan):
             self._end_late(
-                now, f"it hangs: nothing was read, compiled or said on any node for {timing.progress_timeout:g} s"
+                now, f"it hangs: nothing was read, compiled or logged on any node for {timing.progress_timeout:g} s"
             )
         elif self._phase == "serving" and asked.failures >= timing.failure_threshold:
-            words = f"{asked.failures} questions in a row were not answered, the last: {asked.trouble}"
+            words = f"{asked.failures} requests in a row failed, the last: {asked.trouble}"
             self._end(now, words, counts=True)
         elif self._served_at is not None and not self._stable and now - self._served_at >= timing.stable_after:
             self._stable = True
@@ -249,10 +247,10 @@ class Head:
         self._since = self._unclean_since = now
 
     def _restart(self, now: float) -> None:
-        self._say("a restart was asked for: earlier failures are forgotten")
+        self._say("a restart was requested: earlier failures are forgotten")
         running = self._phase in ("starting", "warming", "serving")
         self._memory = Memory(ended=self._order.epoch if running else self._memory.ended)
-        self._because, self._blamed = "a restart was asked for", {}
+        self._because, self._blamed = "a restart was requested", {}
         if running or self._looking:
             self._quiet(now)
         else:
@@ -304,13 +302,14 @@ class Head:
         if rebooted:
             self._memory = replace(self._memory, attempts=max(0, self._memory.attempts - 1))
             self._say(
-                f"{findings.listed(rebooted)} was rebooted meanwhile: that explains the last end, it does not count"
+                f"{findings.listed(rebooted)} was rebooted meanwhile: this explains the last failure, "
+                "which does not count"
             )
         self._memory = replace(self._memory, starting=self._order.epoch, boot=self._boot)
         discard = self._is_cache_suspect()
         self._begin(now, Order(self._order.epoch, self._plan.stages[0], _boots(reports), discard=discard))
         if discard:
-            self._say(f"{self._memory.attempts} starts have failed: what was compiled earlier is thrown away")
+            self._say(f"{self._memory.attempts} starts have failed: the compile cache is discarded")
         self._waits = findings.waiting_for(self._plan, self._order, reports)
         self._say(f"all nodes are ready: starts {findings.units_of(self._plan, self._order.stage)}")
 
@@ -331,7 +330,7 @@ class Head:
     def _why(self) -> str:
         waits = "; ".join(f"{node}: {reason}" for node, reason in self._missing.items())
         if self._looking:
-            return f"looks whether the group runs already, waits for {waits or 'the first reports'}"
+            return f"checks whether the group is already running, waits for {waits or 'the first reports'}"
         doing = findings.Doing(waits, tuple(self._waits), self._because, self._questions.trouble)
         return findings.why(self._phase, doing, self._memory, self._plan.timing.start_attempts)
 

@@ -27,11 +27,11 @@ SECOND, WRONG_CONFIG = 1, 2
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="supervisor.pyz", description="Keeps a serving group up as a whole.")
-    parser.add_argument("--config", default=CONFIG_PATH, metavar="PATH", help="what to keep (%(default)s)")
-    parser.add_argument("--check", action="store_true", help="say what is wrong with the configuration, do nothing")
+    parser.add_argument("--config", default=CONFIG_PATH, metavar="PATH", help="the configuration (%(default)s)")
+    parser.add_argument("--check", action="store_true", help="validate the configuration and exit")
     parser.add_argument("--run-directory", default=RUN_DIRECTORY, metavar="PATH", help="%(default)s")
     parser.add_argument("--state-directory", default=STATE_DIRECTORY, metavar="PATH", help="%(default)s")
-    parser.add_argument("--interval", default=INTERVAL, type=float, metavar="SECONDS", help="how often it looks")
+    parser.add_argument("--interval", default=INTERVAL, type=float, metavar="SECONDS", help="interval of inspections")
     return parser.parse_args(arguments)
 
 
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _keep(config: Config, files: StateFiles, systemd: Systemd, interval: float) -> int:
     if not files.lock():
         return _failed(
-            f"another supervisor runs on this node and holds {files.lock_path}, expected one only: see `fuser -v "
+            f"another supervisor runs on this node and holds {files.lock_path}, expected only one: see `fuser -v "
             f"{files.lock_path}`, end that process, and leave supervisors to systemd",
             SECOND,
         )

@@ -56,7 +56,7 @@ def free_memory(host: Host, memory: Memory) -> Free:
     values = dict(line.partition(":")[::2] for line in (host.read_text(MEMINFO) or "").splitlines())
     total, available, unused = (_kibibytes(values.get(name, "")) for name in ("MemTotal", "MemAvailable", "MemFree"))
     if not total:
-        return Free(problem=f"{MEMINFO} does not tell the memory of this machine, expected MemTotal and MemAvailable")
+        return Free(problem=f"{MEMINFO} does not show the memory of this machine, expected MemTotal and MemAvailable")
     return Free(available, total, unused=unused)
 
 
@@ -64,7 +64,9 @@ def _of_gpus(host: Host, gpus: tuple[int, ...]) -> Free:
     argv = ["nvidia-smi", "--query-gpu=index,memory.free,memory.total", "--format=csv,noheader,nounits"]
     result = host.run(argv, SMI_SECONDS)
     if not result.ok:
-        return Free(problem=f"nvidia-smi does not tell the GPUs' memory ({result.summary}), expected an answer: run it")
+        return Free(
+            problem=f"nvidia-smi did not report the GPUs' memory ({result.summary}), expected an answer: run it"
+        )
     told: dict[int, Free] = {}
     for line in result.stdout.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
@@ -74,7 +76,7 @@ def _of_gpus(host: Host, gpus: tuple[int, ...]) -> Free:
     missing = [str(gpu) for gpu in gpus if gpu not in told]
     if missing or not told:
         which = f"GPU {', '.join(missing)}" if missing else "any GPU"
-        return Free(problem=f"nvidia-smi does not tell the memory of {which}, expected it to be there: run nvidia-smi")
+        return Free(problem=f"nvidia-smi did not report the memory of {which}, expected it to be there: run nvidia-smi")
     return min((told[gpu] for gpu in (gpus or sorted(told))), key=lambda one: one.share)
 
 
@@ -120,13 +122,13 @@ def image_problem(host: Host, needs: Needs) -> str:
     """Return why the image is not the verified one, or an empty string."""
     if not needs.image:
         return ""
-    remedy = "run playbooks/serve.yml, which brings it"
+    remedy = "run playbooks/serve.yml, which provides it"
     result = host.run(["docker", "image", "inspect", "--format={{.Id}}", needs.image], DOCKER_SECONDS)
     if not result.ok:
         if "no such image" in result.stderr.lower():
             return f"the image {needs.image} is not on this node, expected it in the local Docker: {remedy}"
         return (
-            f"Docker does not tell whether the image {needs.image} is there ({result.summary}), expected an answer: "
+            f"Docker did not report whether the image {needs.image} is present ({result.summary}), expected an answer: "
             "see journalctl -u docker.service"
         )
     if not needs.image_record:
@@ -160,7 +162,7 @@ def weights_problem(host: Host, directory: str) -> str:
         right, why = verify_record(parse_record(text), lambda name: host.size_and_mtime(os.path.join(directory, name)))
     except ValueError as error:
         right, why = False, str(error)
-    return "" if right else f"the weights in {directory} are not as they were verified: {why}; {remedy}"
+    return "" if right else f"the weights in {directory} are not in their verified state: {why}; {remedy}"
 
 
 def token_problem(host: Host, paths: Sequence[str]) -> str:
@@ -169,7 +171,7 @@ def token_problem(host: Host, paths: Sequence[str]) -> str:
     if not lacking:
         return ""
     named = ", ".join(lacking)
-    return f"{named} missing or empty, expected a token: run playbooks/serve.yml, which makes and copies it"
+    return f"{named} missing or empty, expected a token: run playbooks/serve.yml, which creates and copies it"
 
 
 def _kibibytes(text: str) -> int:

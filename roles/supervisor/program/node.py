@@ -103,7 +103,7 @@ class Node:
                 acted = await self.once()
             except Exception as error:  # noqa: BLE001 - whatever it is, the other groups and the next pass go on
                 self._tell(
-                    f"group {self.group.name}: a look failed ({type(error).__name__}: {error}); it is tried again"
+                    f"group {self.group.name}: an inspection failed ({type(error).__name__}: {error}); it is retried"
                 )
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.wake.wait(), SOON if acted else self.tools.interval)
@@ -125,7 +125,7 @@ class Node:
         self._publish(report)
         actions = follow(order, report, self._units, self.held)
         if actions.held != self.held:
-            hangs = await self._work(f"writing down the epoch of {self.group.name}", partial(self.keep, actions.held))
+            hangs = await self._work(f"recording the epoch of {self.group.name}", partial(self.keep, actions.held))
             self.held = actions.held
             if hangs:
                 say(hangs, WARNING)
@@ -152,8 +152,8 @@ class Node:
         left = tuple(name for name, unit in shown if unit.active or unit.stopping)
         containers = tuple(unit.container for unit in self._units if unit.container)
         self._late = (
-            f"{', '.join(left or containers)} is still there more than {limit:g} s after it was told to stop, expected "
-            "it to be gone: it is killed again and again; restart Docker or the node where that does not help"
+            f"{', '.join(left or containers)} still exists more than {limit:g} s after the order to stop, expected "
+            "it to be gone: it is killed repeatedly; restart Docker or the node if that does not help"
         )
         return replace(actions, stop=left, remove=containers, force=True)
 
@@ -177,7 +177,7 @@ class Node:
             await self._readiness.while_running(loading=order is not None and order.loading)
         loading = await self._load(order, seen)
         if drained:
-            problems.insert(0, f"{self.tools.config.node} is drained: playbooks/uncordon.yml takes it back")
+            problems.insert(0, f"{self.tools.config.node} is drained: playbooks/uncordon.yml returns it to service")
         elif not clean:
             problems += [problem for problem in (self._failed, self._late) if problem]
         return NodeReport(
@@ -223,7 +223,8 @@ class Node:
             return replace(self._loading, known=False)
         except Exception as error:  # noqa: BLE001 - whatever it is, the units are still inspected
             self._tell(
-                f"group {self.group.name}: how far its engine is cannot be told ({type(error).__name__}: {error})"
+                f"group {self.group.name}: the progress of its engine cannot be measured "
+                f"({type(error).__name__}: {error})"
             )
             return Loading()
 
@@ -292,7 +293,7 @@ class Node:
         path = self.group.needs.compile_cache
         if not path:
             return
-        say(f"group {self.group.name}: throwing away what was compiled earlier ({path})")
+        say(f"group {self.group.name}: discarding the compile cache ({path})")
         problem = await self._work(f"emptying {path}", partial(caches.empty, path))
         if problem:
             say(problem, WARNING)

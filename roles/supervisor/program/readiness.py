@@ -110,5 +110,5 @@ class Readiness:
         try:
             self._free = await self._background.ask(f"the memory of group {self._group.name}", work, LIMIT)
         except NoAnswerError as error:
-            return f"{error}, expected nvidia-smi or the kernel to tell it: see dmesg"
+            return f"{error}, expected nvidia-smi or the kernel to report it: see dmesg"
         return ""

@@ -160,7 +160,7 @@ class Server:
                     continue
                 report = codec.report_from_data(data)
                 if report.node != peer.node:
-                    raise WireError(f"it reports for {report.node}")
+                    raise WireError(f"it sent a report for {report.node}")
                 _, before = self._reports.get((peer.node, name), (0.0, None))
                 self._reports[peer.node, name] = (self._clock(), report)
                 # Memory changes with every report, and 63 nodes report every other second.

@@ -112,8 +112,8 @@ def moment(seconds: float) -> str:
 
 def _problem(path: str, error: OSError) -> str:
     return (
-        f"{path} cannot be written ({error.strerror or error}), expected room and a writable file system: free space "
-        "there; the supervisor goes on meanwhile"
+        f"{path} cannot be written ({error.strerror or error}), expected free space and a writable file system: "
+        "free space there; the supervisor continues meanwhile"
     )
 
 

@@ -96,7 +96,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.restart)
-        say(f"keeping {', '.join(self._nodes)} on {self._config.node}, head {self._config.head}")
+        say(f"supervising {', '.join(self._nodes)} on {self._config.node}, head {self._config.head}")
         work: list[Callable[[], Awaitable[None]]] = [node.run for node in self._nodes.values()]
         work += [part.run for part in (self._server, self._client) if part]
         tasks = [asyncio.create_task(self._for_ever(one)) for one in work]
@@ -109,14 +109,14 @@ class Supervisor:
 
     def stop(self) -> None:
         """Exit; the units stay as they are."""
-        say("told to stop: the units are left alone")
+        say("stopped by request: the units keep running")
         self._stop = True
         self._wake.set()
 
     def restart(self) -> None:
         """Stop and start the groups again; only their head can do that."""
         names = ", ".join(self._heads)
-        say(f"a restart of {names} is asked for" if names else "told to look at everything again")
+        say(f"a restart of {names} was requested" if names else "a new inspection of all units was requested")
         for head in self._heads.values():
             head.restart()
         for node in self._nodes.values():
@@ -128,7 +128,7 @@ class Supervisor:
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - the other parts go on, and this one is restarted
-                say(f"a part of the supervisor failed ({type(error).__name__}: {error}); it is started again", ERROR)
+                say(f"a part of the supervisor failed ({type(error).__name__}: {error}); it is restarted", ERROR)
             await asyncio.sleep(1)
 
     async def _decide(self) -> int:
@@ -196,7 +196,7 @@ class Supervisor:
             await asyncio.wait({last}, timeout=LAST_WORDS_SECONDS)
         if self._server:
             await asyncio.sleep(LAST_WORDS_SECONDS)
-        say("leaves, as nothing is left to keep", ERROR)
+        say("exits, as no group is left to supervise", ERROR)
         return GIVEN_UP
 
     # --- callbacks -----------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Supervisor:
         try:
             return await self._tools.background.ask(what, work, FILE_SECONDS)
         except NoAnswerError as error:
-            return f"{error}, expected the disk to take it: see dmesg; the supervisor goes on meanwhile"
+            return f"{error}, expected the disk to accept it: see dmesg; the supervisor continues meanwhile"
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:

@@ -62,7 +62,7 @@ def look(host: Host, units: Sequence[str]) -> dict[str, Seen]:
     known = {name: block for block in blocks for name in (block.get("Id", ""), *block.get("Names", "").split())}
     if not result.ok or any(unit not in known for unit in units):
         raise NotToldError(
-            f"systemd does not tell the state of {', '.join(units)} ({result.summary}), expected an answer within "
+            f"systemd did not report the state of {', '.join(units)} ({result.summary}), expected an answer within "
             f"{SHOW_SECONDS:g} s: see systemctl status, and journalctl -b -u init.scope"
         )
     return {unit: _seen(known[unit]) for unit in units}
@@ -188,7 +188,7 @@ def containers_left(host: Host, names: Sequence[str]) -> list[str]:
     result = host.run(["docker", "ps", "--all", "--format={{.Names}}"], DOCKER_SECONDS)
     if not result.ok:
         raise NotToldError(
-            f"Docker does not tell its containers ({result.summary}), expected an answer within {DOCKER_SECONDS:g} s: "
+            f"Docker did not list its containers ({result.summary}), expected an answer within {DOCKER_SECONDS:g} s: "
             "see journalctl -u docker.service, then systemctl restart docker.service"
         )
     there = {name for line in result.stdout.split() for name in line.split(",")}

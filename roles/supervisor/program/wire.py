@@ -56,28 +56,28 @@ class Channel:
         text = _dump({"number": self._sent, "body": body})
         line = _hex_mac(self._send_key, text) + b" " + text + b"\n"
         if len(line) > LINE_LIMIT:
-            raise WireError(f"a line of {len(line)} bytes is to be sent, at most {LINE_LIMIT} are allowed")
+            raise WireError(f"cannot send a line of {len(line)} bytes, at most {LINE_LIMIT} are allowed")
         return line
 
     def open(self, line: bytes) -> dict[str, Any]:
         """Return the body of a received line. Raises WireError unless it is authentic and next in order."""
         if len(line) > LINE_LIMIT:
-            raise WireError(f"a line of {len(line)} bytes came, at most {LINE_LIMIT} are allowed")
+            raise WireError(f"received a line of {len(line)} bytes, at most {LINE_LIMIT} are allowed")
         mac, _, text = line.rstrip(b"\n").partition(b" ")
         if len(mac) != _MAC_LENGTH or not hmac.compare_digest(mac, _hex_mac(self._receive_key, text)):
             raise WireError(
-                "a line came whose check does not fit: it was changed on the way or is not of this connection"
+                "received a line with a wrong MAC: it was changed in transit or does not belong to this connection"
             )
         message = _load(text)
         self._received += 1
         if message.get("number") != self._received:
             raise WireError(
-                f"line {message.get('number')} came where line {self._received} was expected: "
-                "lines were lost, repeated or put in from outside"
+                f"received line {message.get('number')}, expected line {self._received}: "
+                "lines were lost, repeated or injected"
             )
         body = message.get("body")
         if not isinstance(body, dict):
-            raise WireError("a line came without a body")
+            raise WireError("received a line without a body")
         return body
 
 
@@ -203,14 +203,14 @@ def _other_version(other: str, found: Any, here: str) -> str:
 
 def _other_token(node: str, head: str) -> str:
     return (
-        f"the token of {node} is not the one that {head} has for it: run playbooks/serve.yml, which copies it from "
+        f"the token of {node} does not match the one on {head}: run playbooks/serve.yml, which copies it from "
         f"{head} to {node}"
     )
 
 
 def _other_plan(node: str, found: str, head: str, expected: str) -> str:
     return (
-        f"{node} was set up with another plan ({found[:12]}) than {head} ({expected[:12]}): "
+        f"{node} was set up with a different plan ({found[:12]}) than {head} ({expected[:12]}): "
         "run playbooks/serve.yml on all nodes with the same inventory"
     )
 
@@ -231,22 +231,23 @@ def _load(text: bytes) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WireError("a line came that is not JSON: the other side is no supervisor of this version") from error
+        words = "received a line that is not JSON: the other side is not a supervisor of this version"
+        raise WireError(words) from error
     if not isinstance(data, dict):
-        raise WireError("a line came that is not a JSON object: the other side is no supervisor of this version")
+        raise WireError("received a line that is not a JSON object: the other side is not a supervisor of this version")
     return data
 
 
 def _handshake_line(line: bytes) -> dict[str, Any]:
     if len(line) > HANDSHAKE_LIMIT:
-        raise WireError(f"a first line of {len(line)} bytes came, at most {HANDSHAKE_LIMIT} are allowed")
+        raise WireError(f"received a first line of {len(line)} bytes, at most {HANDSHAKE_LIMIT} are allowed")
     return _load(line)
 
 
 def _text(said: Mapping[str, Any], key: str) -> str:
     value = said.get(key)
     if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-        raise WireError(f"the handshake lacks {key}: the other side is no supervisor of this version")
+        raise WireError(f"the handshake lacks {key}: the other side is not a supervisor of this version")
     return value
 
 

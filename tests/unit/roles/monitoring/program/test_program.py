@@ -135,7 +135,7 @@ def test_a_stranger_gets_no_page_and_is_told_of_once(door: Door) -> None:
         assert said.startswith("HTTP/1.0 403 ")
         assert "secret" not in said
     assert "secret 1" in answer(door.connect("10.0.0.5", REQUEST))
-    assert door.said == ["10.0.0.6 may not read: it is none of the monitoring hosts"]
+    assert door.said == ["10.0.0.6 may not read the metrics: it is not one of the monitoring hosts"]
 
 
 @pytest.mark.hostile

@@ -75,7 +75,7 @@ def test_what_is_not_asked_for_is_not_looked_at() -> None:
 
 
 def test_a_supervisor_without_files_is_dead() -> None:
-    with pytest.raises(ReadError, match="not there"):
+    with pytest.raises(ReadError, match="missing"):
         Readings(parse_settings(SETTINGS), FakeHost({}, {"/": None})).parts()["supervisor"][0]()
 
 

@@ -98,7 +98,7 @@ def test_without_any_progress_it_hangs_and_says_what_was_last_seen() -> None:
     decision = start.tick(2)
     assert (decision.phase, decision.attempts) == ("stopping", 1)
     assert decision.remember["reason"] == (
-        "it hangs: nothing was read, compiled or said on any node for 600 s; the last progress was 601 s ago, 12 s "
+        "it hangs: nothing was read, compiled or logged on any node for 600 s; the last progress was 601 s ago, 12 s "
         "after the start (bytes were read on spark1); 41.0 GB of 200.0 GB were read; the last line on spark1: "
         '"Loading safetensors checkpoint shards: 41%"; the last request got: connection refused'
     )

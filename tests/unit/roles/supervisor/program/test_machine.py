@@ -72,7 +72,7 @@ def test_a_start_is_remembered_before_it_is_ordered_and_forgotten_when_it_serves
             {"ready": False, "problems": ("5 GiB are free", "the image is not there")},
             "5 GiB are free; the image is not",
         ),
-        ({"ready": False}, "it says that it is not ready"),
+        ({"ready": False}, "it reports that it is not ready"),
         ({"seen": "e0"}, "it has not confirmed the order to stop yet"),
     ],
 )
@@ -100,10 +100,10 @@ def test_a_node_that_is_away_is_named_with_the_reason() -> None:
     del group.reports["spark1"]
     decision = group.tick()
     assert decision.phase == "gathering"
-    assert decision.missing["spark1"].startswith("no word from it for 20 s: see that it is up")
-    decision = group.tick(refusals={"spark1": "the token of spark1 is not the one that spark0 has for it"})
+    assert decision.missing["spark1"].startswith("no report from it for 20 s: check that it is up")
+    decision = group.tick(refusals={"spark1": "the token of spark1 does not match the one on spark0"})
     assert decision.why == (
-        "waits for spark1: its supervisor is refused: the token of spark1 is not the one that spark0 has for it"
+        "waits for spark1: its supervisor is refused: the token of spark1 does not match the one on spark0"
     )
 
 
@@ -112,7 +112,7 @@ def test_a_stage_that_does_not_come_up_in_time_ends_the_start() -> None:
     group.until("starting")
     group.obey()
     group.unit("spark0", RAY, UnitReport(active=True, words="activating"))
-    assert group.tick(180).why == "waits until it runs: ray.service on spark0 (activating)"
+    assert group.tick(180).why == "waits for units to run: ray.service on spark0 (activating)"
     decision = group.tick(1)
     assert decision.phase == "stopping"
     assert "ray.service on spark0 (activating) did not run within 180 s" in decision.why
@@ -162,8 +162,8 @@ def test_a_failure_of_an_earlier_start_is_not_one_of_this() -> None:
     ("fields", "words"),
     [
         ({"boot": "b2", "epoch": "", "stage": NOTHING, "units": {}, "clean": True}, "spark1 was rebooted"),
-        ({"ended": "e1"}, "spark1 has stopped its units: it had no word from spark0 for 20 s"),
-        ({"epoch": "e0"}, "spark1 runs units of another start than the group's"),
+        ({"ended": "e1"}, "spark1 has stopped its units: it did not hear from spark0 for 20 s"),
+        ({"epoch": "e0"}, "spark1 runs units of a different start than the group"),
     ],
 )
 def test_a_node_that_has_left_the_epoch_ends_it_at_once(fields: dict[str, Any], words: str) -> None:
@@ -180,7 +180,7 @@ def test_a_lost_node_comes_first_in_the_reason() -> None:
     del group.reports["spark1"]
     group.unit("spark0", SERVER, UnitReport(words="failed"))
     why = group.tick().why
-    assert why.index("spark1 is gone: no word from it") < why.index("server.service on spark0 has ended")
+    assert why.index("spark1 is gone: no report from it") < why.index("server.service on spark0 has ended")
 
 
 def test_questions_without_an_answer_end_it_after_the_failure_threshold_and_a_good_one_makes_them_forgotten() -> None:
@@ -191,7 +191,7 @@ def test_questions_without_an_answer_end_it_after_the_failure_threshold_and_a_go
     assert group.tick(10, probe=Probe(group.now, False, False, "time-out after 60 s")).phase == "serving"
     decision = group.answer("status 500", alive=False)
     assert decision.phase == "stopping"
-    assert "2 questions in a row were not answered, the last: status 500" in decision.why
+    assert "2 requests in a row failed, the last: status 500" in decision.why
 
 
 @pytest.mark.parametrize("refusal", [NO_ROUTE, "HTTP 401: wrong key", "HTTP 429: queue full", "it is busy"])

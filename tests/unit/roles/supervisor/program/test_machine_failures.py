@@ -83,10 +83,7 @@ def test_units_started_by_a_person_end_a_giving_up() -> None:
     [
         (
             "b1",
-            (
-                "the supervisor of spark0 was restarted in the middle of a start, and ray.service, server.service "
-                "does not run"
-            ),
+            ("the supervisor of spark0 was restarted during a start, and ray.service, server.service is not running"),
         ),
         ("b2", "spark0 itself went down while the group was starting"),
     ],
@@ -157,7 +154,7 @@ def test_a_reboot_that_first_looked_like_a_death_does_not_count() -> None:
     group.tick()
     group.tick(5)
     assert (group.decision.phase, group.decision.attempts) == ("starting", 0)
-    assert "spark1 was rebooted meanwhile: that explains the last end, it does not count" in group.events
+    assert "spark1 was rebooted meanwhile: this explains the last failure, which does not count" in group.events
 
 
 # --- drained nodes and restarts --------------------------------------------------------------------------------------
@@ -220,7 +217,7 @@ def test_until_all_nodes_are_heard_nothing_is_touched() -> None:
     late = group.reports.pop("spark1")
     decision = group.tick(20)
     assert decision.order.stage == HOLD
-    assert decision.why.startswith("looks whether the group runs already, waits for spark1: no word from it")
+    assert decision.why.startswith("checks whether the group is already running, waits for spark1: no report from it")
     group.reports["spark1"] = late
     assert group.tick().order.epoch == "e-before"
 
@@ -230,7 +227,7 @@ def test_a_node_that_is_not_heard_for_long_ends_the_looking() -> None:
     del group.reports["spark1"]
     group.tick(40)
     assert group.tick().order.stage == NOTHING
-    assert group.events == ["stops what runs: nothing is heard of spark1"]
+    assert group.events == ["stops the running units: no report from spark1"]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +235,7 @@ def test_a_node_that_is_not_heard_for_long_ends_the_looking() -> None:
     [
         ({"epoch": "e-other"}, "the nodes run units of different starts"),
         ({"ended": "e-before"}, "spark1 is stopping its units"),
-        ({"units": {}}, "ray.service does not run on spark1"),
+        ({"units": {}}, "ray.service is not running on spark1"),
         ({"drained": True}, "spark1 is drained"),
     ],
 )
@@ -246,7 +243,7 @@ def test_anything_that_is_not_a_whole_group_is_stopped(fields: dict[str, Any], w
     group = running("e-before")
     group.set("spark1", **fields)
     assert group.tick().order.stage == NOTHING
-    assert group.events == [f"stops what runs: {words}"]
+    assert group.events == [f"stops the running units: {words}"]
 
 
 @pytest.mark.parametrize("remembered", [Memory(ended="e-before"), Memory(attempts=3, given_up="it burnt")])

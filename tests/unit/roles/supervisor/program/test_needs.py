@@ -62,7 +62,7 @@ def test_memory_that_is_not_told_is_a_problem_only_where_it_matters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     free = needs.free_memory(meminfo(monkeypatch, tmp_path, ""), UNIFIED)
-    assert "does not tell the memory" in needs.memory_problem(free, UNIFIED)
+    assert "does not show the memory" in needs.memory_problem(free, UNIFIED)
     assert needs.memory_problem(free, Memory()) == ""
 
 

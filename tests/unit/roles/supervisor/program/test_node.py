@@ -111,7 +111,7 @@ def test_a_systemd_that_hangs_changes_nothing_but_what_is_said(tmp_path: Path) -
     story.host.hung = {"systemctl"}
     story.once()
     assert story.report is None
-    assert "systemd does not tell" in story.node.problem
+    assert "systemd did not report" in story.node.problem
     story.host.hung = set()
     story.once()
     assert story.node.report is not None
@@ -144,7 +144,7 @@ def test_a_docker_that_hangs_is_a_node_that_is_not_clean(tmp_path: Path) -> None
     report = story.node.report
     assert report is not None
     assert (report.clean, report.ready) == (False, False)
-    assert "Docker does not tell its containers (docker gave no answer" in report.problems[0]
+    assert "Docker did not list its containers (docker gave no answer" in report.problems[0]
 
 
 def test_the_marker_of_a_drain_or_a_re_pin_stops_what_serves_until_it_is_gone(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_unit_that_does_not_go_is_killed_in_the_end_and_that_is_said(tmp_path:
     assert story.once() == []
     story.now = 11.0
     assert sorted(story.once()) == ["kill", "rm", "stop"]
-    assert "still there more than 10 s after it was told to stop" in story.node.problem
+    assert "still exists more than 10 s after the order to stop" in story.node.problem
     story.once()
     assert story.node.report is not None
     assert story.node.problem in story.node.report.problems

@@ -48,7 +48,7 @@ def test_a_machine_that_has_no_thread_left_is_asked_again(monkeypatch: pytest.Mo
         background = Background()
         with monkeypatch.context() as short:
             short.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(NoAnswerError, match="the disk cannot be asked"):
+            with pytest.raises(NoAnswerError, match="the disk cannot be queried"):
                 await background.ask("the disk", lambda: 1, 1)
         return await background.ask("the disk", lambda: 1, 5)
 
@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     files = StateFiles(str(tmp_path / "file"), str(tmp_path / "file/below"))
     for problem in (files.show({}), files.remember({}), files.keep_epochs("b", {})):
         assert "cannot be written" in problem
-        assert "the supervisor goes on" in problem
+        assert "the supervisor continues" in problem
 
 
 def test_history_is_taken_over_by_the_next_supervisor() -> None:

@@ -72,14 +72,14 @@ def test_a_unit_is_told_in_words(properties: dict[str, str], expected: UnitRepor
     ],
 )
 def test_a_systemd_that_does_not_answer_is_not_a_unit_that_is_gone(host: FakeHost) -> None:
-    with pytest.raises(units.NotToldError, match=r"systemd does not tell the state of a\.service"):
+    with pytest.raises(units.NotToldError, match=r"systemd did not report the state of a\.service"):
         units.look(host, ["a.service"])
 
 
 def test_containers_are_told_by_their_whole_names() -> None:
     host = said("firstlight-ray-old\nfirstlight-server\n")
     assert units.containers_left(host, ["firstlight-ray", "firstlight-server"]) == ["firstlight-server"]
-    with pytest.raises(units.NotToldError, match="Docker does not tell"):
+    with pytest.raises(units.NotToldError, match="Docker did not list"):
         units.containers_left(said(rc=1, stderr="Cannot connect to the Docker daemon"), ["firstlight-ray"])
 
 

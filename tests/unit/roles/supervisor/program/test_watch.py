@@ -218,4 +218,4 @@ def test_emptying_leaves_the_directory_and_follows_no_link(tmp_path: Path) -> No
 
 def test_what_cannot_be_emptied_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "the start goes on with what was compiled earlier" in caches.empty(str(tmp_path / "file"))
+    assert "the start continues with the old compile cache" in caches.empty(str(tmp_path / "file"))

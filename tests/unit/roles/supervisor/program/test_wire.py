@@ -78,19 +78,19 @@ def test_no_node_can_pose_as_the_head_to_another() -> None:
     own = replace(NODE, node="spark2", token=TOKENS["spark1"]).prove(hello)
     forged = HEAD.answer(own, TOKENS["spark1"])
     assert forged.channel is not None
-    with pytest.raises(RefusedError, match="the token of spark2 is not the one"):
+    with pytest.raises(RefusedError, match="the token of spark2 does not match the one"):
         victim.accept(hello, forged.reply)
 
 
 @pytest.mark.parametrize(
     ("node", "kind", "words"),
     [
-        (replace(NODE, token=b"another"), "token", "the token of spark1 is not the one that spark0 has for it"),
-        (replace(NODE, plan="b" * 64), "plan", "spark1 was set up with another plan (bbbbbbbbbbbb) than spark0"),
+        (replace(NODE, token=b"another"), "token", "the token of spark1 does not match the one on spark0"),
+        (replace(NODE, plan="b" * 64), "plan", "spark1 was set up with a different plan (bbbbbbbbbbbb) than spark0"),
         (replace(NODE, node="spark9"), "node", "spark9 is not in the plan of spark0: roll out"),
         # Nobody is let in for knowing that there is no token, and nobody with another node's.
         (replace(NODE, node="spark9", token=b""), "node", "spark9 is not in the plan of spark0: roll out"),
-        (replace(NODE, node="spark2"), "token", "the token of spark2 is not the one that spark0 has for it"),
+        (replace(NODE, node="spark2"), "token", "the token of spark2 does not match the one on spark0"),
     ],
 )
 def test_who_does_not_belong_is_refused_with_the_reason_on_both_sides(
@@ -123,7 +123,7 @@ def test_a_node_does_not_follow_a_head_of_another_cluster() -> None:
 def test_a_head_without_the_token_is_found_out() -> None:
     """It takes the proof for granted, so that its own is all that is wrong."""
     proof = json.dumps({"proof": "0" * 64}).encode()
-    with pytest.raises(RefusedError, match="the token of spark1 is not the one that spark0 has for it"):
+    with pytest.raises(RefusedError, match="the token of spark1 does not match the one on spark0"):
         NODE.accept(HEAD.hello(), proof)
 
 
@@ -164,12 +164,12 @@ def test_a_line_that_was_repeated_skipped_or_turned_around_ends_the_connection()
     head, node = connected()
     first, second = node.seal({"n": 1}), node.seal({"n": 2})
     head.open(first)
-    with pytest.raises(WireError, match="line 1 came where line 2 was expected"):
+    with pytest.raises(WireError, match="received line 1, expected line 2"):
         head.open(first)
     head, node = connected()
-    with pytest.raises(WireError, match="line 2 came where line 1 was expected"):
+    with pytest.raises(WireError, match="received line 2, expected line 1"):
         head.open(second)
-    with pytest.raises(WireError, match="check does not fit"):
+    with pytest.raises(WireError, match="wrong MAC"):
         node.open(first)
 
 
