@@ -30,28 +30,28 @@ help: ## Show this list
 setup: ## Fill .venv from requirements.lock (PYTHON=/path/to/python3 chooses the interpreter)
 	@scripts/setup.sh
 
-demo: setup ## Four simulated DGX Sparks on this machine, site.yml on them, a chat completion they served
+demo: setup ## Simulate four DGX Sparks on this machine, run site.yml on them, request a chat completion
 	@$(STEP) "Demo" firstlight demo
 
 test: setup ## What every change must pass: linters, unit tests, and the lab with the real programs
 	@$(STEP) "Tests" $(SUITE) test $(SUITE_ARGS)
 
-test-fast: setup ## No lab: linters on what changed, types, and every unit test that takes no time
+test-fast: setup ## No lab: linters on what changed, types, and every fast unit test
 	@scripts/fast.sh $(PYTEST_ARGS)
 
-test-hostile: setup ## What an attacker would send, to every door: unit tests without a lab, under two minutes
+test-hostile: setup ## What an attacker would send to every open service: unit tests without a lab, under two minutes
 	@$(STEP) "Hostile tests" scripts/unit.sh test -m hostile $(PYTEST_ARGS)
 
 test-newest: setup ## The fast tests, a plan and a syntax check with the newest Python and ansible-core (root; a Debian 13 file system)
 	@$(STEP) "Newest" scripts/newest.sh scripts/newest_tests.sh $(PYTEST_ARGS)
 
-test-all: setup ## Every test there is, or one slice of them: SLICE=1/5
+test-all: setup ## All tests, or one slice of them: SLICE=1/5
 	@$(STEP) "All tests $(SLICE)" $(SUITE) all $(SUITE_ARGS)
 
-test-times: setup ## Where the minutes of the last run went, slowest first, beside the run before
+test-times: setup ## Where the minutes of the last run went, slowest first, compared with the run before
 	@python -m tests.suite.times
 
-test-serving: setup ## The part of test-all about serving: every way to serve, every fault of it, the endpoint
+test-serving: setup ## The part of test-all about serving: every serving profile, every serving fault, the endpoint
 	@$(STEP) "Serving" $(SUITE) all --only serving-recovery serving-stops serving-day2 serving-change serving-layouts serving-bench serving-tune exposed single-node $(SUITE_ARGS)
 
 test-racks: setup ## The part of test-all about racks; FIRSTLIGHT_SCALE_HOSTS=64 for a whole floor
@@ -81,22 +81,22 @@ lab-status: setup ## Show the lab's nodes
 lab-ssh: setup ## Log in to a lab node: make lab-ssh NODE=spark0
 	@firstlight lab ssh $(NODE)
 
-lab-down: setup ## Stop the lab and leave nothing behind
+lab-down: setup ## Stop the lab and remove all of it
 	@firstlight lab down
 
 bench-plan: setup ## How long plans of 4 to 1000 hosts take, in processor time
 	@python scripts/bench_plan.py
 
-bench-rerun: setup ## What a second run costs beside pyinfra and plain Ansible: 4, 16 and 64 nodes in the lab, or HOSTS="4 16"
+bench-rerun: setup ## What a second run costs compared with pyinfra and plain Ansible: 4, 16 and 64 nodes in the lab, or HOSTS="4 16"
 	@uv venv --quiet --allow-existing build/bench-rerun
 	@uv pip sync --quiet --require-hashes --python build/bench-rerun/bin/python tests/e2e/racks/rerun/requirements.lock
 	@$(STEP) "A second run" python -m tests.e2e.racks.bench_rerun $(HOSTS) $(BENCH_ARGS)
 
-docs: setup ## Build the documentation site into build/docs; it needs no network, neither now nor when it is read
+docs: setup ## Build the documentation site into build/docs; no network needed, neither to build nor to read it
 	@$(STEP) "Documentation" env NO_MKDOCS_2_WARNING=1 python -m mkdocs build
 	@echo "    open build/docs/index.html"
 
-lock: setup ## Write requirements.lock anew from pyproject.toml
+lock: setup ## Regenerate requirements.lock from pyproject.toml
 	@scripts/lock.sh
 
 sbom: setup ## Write bills of materials (CycloneDX) of the wheel, the collection and every stack into build/sbom

@@ -33,12 +33,12 @@ def verdict(said: str, complaints: str) -> tuple[int, list[str]]:
     except (ValueError, KeyError, TypeError):
         last = (complaints.strip().splitlines() or [""])[-1]
         if NO_CONNECTION.search(last):
-            return 0, [f"{NOT_AUDITED}. Run it again with a network."]
-        return 1, [f"pip-audit gave no result, expected its document: {last}"]
+            return 0, [f"{NOT_AUDITED}. Run it again with network access."]
+        return 1, [f"pip-audit printed no result, expected its JSON document: {last}"]
     unknown = [str(one["name"]) for one in packages if "skip_reason" in one]
     if len(unknown) == len(packages):
         # pip-audit takes a package mirror without a vulnerability database for one that knows of no vulnerability.
-        return 0, [f"{NOT_AUDITED}: whoever answered knows none of {len(packages)} packages. Run it again elsewhere."]
+        return 0, [f"{NOT_AUDITED}: the service knows none of the {len(packages)} packages. Use another network."]
     found = [
         f"{one['name']} {one['version']}: {flaw['id']} {' '.join(flaw.get('aliases') or ())}, "
         f"fixed in {', '.join(flaw.get('fix_versions') or ()) or 'no version yet'}"

@@ -46,7 +46,7 @@ def lock_text(
         if not wheels:
             raise FirstlightError(
                 f"{package['name']} {package['version']} has no wheel for Python {python} on {architecture}, expected "
-                "one: a lock installs wheels only; build it once, put it into an index of yours and lock against that"
+                "one: a lock installs wheels only; build it once, put it into your own index and lock against that"
             )
         hashes = sorted({str(wheel["hashes"]["sha256"]) for wheel in wheels})
         pin = f"{package['name']}=={package['version']}"

@@ -21,7 +21,7 @@ while [[ ${1-} == --* ]]; do
     --like) like=$2 ;;
     --beside) like=$2 beside=$2 ;;
     *)
-      echo "scripts/engine_lock.sh does not know $1; expected --name, --override, --like or --beside" >&2
+      echo "scripts/engine_lock.sh: unknown option $1; expected --name, --override, --like or --beside" >&2
       exit 2
       ;;
   esac

@@ -71,7 +71,7 @@ syntax() {
   [[ -e $work/syntax.list ]] && mapfile -t files < <(sort -u "$work/syntax.list")
   roles=("$work"/syntax/*.yml)
   if [[ $scope == all ]] && ((${#files[@]} < 2 || ${#roles[@]} < 2)); then
-    echo "ansible-lint asked for ${#files[@]} playbooks and ${#roles[@]} roles, expected many: it checks syntax in another way than it did"
+    echo "ansible-lint asked for ${#files[@]} playbooks and ${#roles[@]} roles, expected many: its syntax check has changed"
     return 1
   fi
   ((${#files[@]} + ${#roles[@]} == 0)) || ansible-playbook --syntax-check "${files[@]}" "${roles[@]}"

@@ -18,7 +18,7 @@ refuse() {
   exit 1
 }
 [[ $EUID == 0 ]] || refuse "found user $EUID, expected root, which mounts this checkout into another file system. Run it with sudo."
-command -v mmdebstrap >/dev/null || refuse "found no mmdebstrap, which makes that file system. Do: apt-get install mmdebstrap"
+command -v mmdebstrap >/dev/null || refuse "found no mmdebstrap, which builds that file system. Do: apt-get install mmdebstrap"
 
 # In a mount namespace of its own: nothing stays mounted, whatever happens.
 inside() {
@@ -37,7 +37,7 @@ mkdir -p "$cache"
 exec 9<"$cache" # two runs wait for each other
 flock 9
 if [[ ! -e $system/.complete || $(<"$system/.complete") != "$packages" ]]; then
-  echo "newest: making a Debian 13 file system in $system: about two minutes"
+  echo "newest: building a Debian 13 file system in $system: about two minutes"
   rm -rf "$system"
   mmdebstrap --quiet --variant=minbase --format=directory --aptopt='APT::Install-Recommends "false"' \
     "--include=$packages" trixie "$system"

@@ -139,11 +139,11 @@ def _classed(tag: str, line: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("picture", type=Path)
-    parser.add_argument("--from", type=Path, dest="recorded", metavar="FILE", help="what the command has printed")
+    parser.add_argument("--from", type=Path, dest="recorded", metavar="FILE", help="the recorded output of the command")
     parser.add_argument(
-        "--animate", type=float, default=0.0, metavar="SECONDS", help="the time in which the lines appear"
+        "--animate", type=float, default=0.0, metavar="SECONDS", help="how long the lines take to appear"
     )
-    parser.add_argument("--without", default="", metavar="REGEX", help="leave out lines that have this")
+    parser.add_argument("--without", default="", metavar="REGEX", help="omit lines that match this")
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
     shown = [Path(asked.command[0]).name, *asked.command[1:]]

@@ -19,7 +19,7 @@ trap 'rm -rf "$copy"' EXIT
 git archive HEAD | tar -x -C "$copy"
 
 if [[ -n $(git status --porcelain) ]]; then
-  echo "    uncommitted changes are not in it: made from commit $(git rev-parse --short HEAD)"
+  echo "    uncommitted changes are not included: built from commit $(git rev-parse --short HEAD)"
 fi
 if compgen -G "$copy/changelogs/fragments/*.yml" >/dev/null; then
   echo "    the notes are a draft: run \`make release-notes\` and commit before you tag v$version"
@@ -31,7 +31,7 @@ awk -v version="$version" '
   /^<a id=/ { next }
   inside' "$copy/CHANGELOG.md" >"$out/NOTES.md"
 [[ -s $out/NOTES.md ]] || {
-  echo "release: found nothing about version $version in CHANGELOG.md, expected its notes: add changelogs/fragments/" >&2
+  echo "release: no section for version $version in CHANGELOG.md, expected its notes: add changelogs/fragments/" >&2
   exit 1
 }
 

@@ -156,7 +156,7 @@ def main(directory: Path) -> int:
     for name, made in documents().items():
         text = json.dumps(made, indent=2) + "\n"
         if wrong := problem(text):
-            print(f"{name} is no CycloneDX document: {wrong}", file=sys.stderr)
+            print(f"{name} is not a valid CycloneDX document: {wrong}", file=sys.stderr)
             return 1
         path = directory / f"{name}.cdx.json"
         path.write_text(text, encoding="utf-8")

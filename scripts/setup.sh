@@ -42,7 +42,7 @@ make_venv_possible() {
   "$python" -c 'import ensurepip, venv' 2>/dev/null && return
   package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
   [[ $python == /usr/bin/* || $python == /bin/* ]] && command -v apt-get >/dev/null || refuse \
-    "found $python without the modules 'venv' and 'ensurepip', which make virtual environments." \
+    "found $python without the modules 'venv' and 'ensurepip', which create virtual environments." \
     "Expected a complete Python 3.11 or newer. Install one and name it: make setup PYTHON=/path/to/python3"
   [[ $EUID == 0 ]] || refuse \
     "found $python without the modules 'venv' and 'ensurepip', and this is not root, which could install them." \
@@ -103,7 +103,7 @@ make_venv_possible "$python"
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 ||
   ! grep -qF "$venv" "$venv/bin/activate" ||
   ! "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-  say "Making the virtual environment .venv with $python ($("$python" -V))"
+  say "Creating the virtual environment .venv with $python ($("$python" -V))"
   "$python" -m venv --clear "$venv"
 fi
 
@@ -111,7 +111,7 @@ rm -f "$stamp" "$venv/setup.log"
 count=$(grep -c '==' requirements.lock)
 say "Installing $count pinned packages"
 if ! install_with_uv; then
-  say "uv could not finish, pip takes over (its messages: .venv/setup.log)"
+  say "uv failed, continuing with pip (uv's messages: .venv/setup.log)"
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
     -r requirements.lock 2>"$venv/setup.log" || {
     grep -v '^WARNING: Location' "$venv/setup.log" >&2

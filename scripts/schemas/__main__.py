@@ -27,10 +27,10 @@ def build_parser() -> argparse.ArgumentParser:
     for engine in ("vllm", "sglang"):
         real = actions.add_parser(engine, help=f"ask the real parser of {engine}")
         real.add_argument("--python", type=Path, required=True, help="an interpreter that can import the engine")
-        real.add_argument("--package", help="the package it came from, when not that of the engine's name")
+        real.add_argument("--package", help="the package it came from, if it is not named like the engine")
         real.add_argument("--path", action="append", default=[], help="a directory to put on that interpreter's path")
         _common(real)
-    source = actions.add_parser("vllm-source", help="read vLLM's source of a release without running it")
+    source = actions.add_parser("vllm-source", help="read the source of a vLLM release without running it")
     source.add_argument("version")
     _index(source)
     _common(source)
@@ -57,7 +57,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def _index(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", help="a package index in the simple form (default: the one pip uses)")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="what was read is kept here (default: %(default)s)")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="where downloads are cached (default: %(default)s)")
 
 
 def ask_engine(engine: str, python: Path, paths: Sequence[str]) -> dict[str, Any]:

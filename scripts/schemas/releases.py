@@ -44,7 +44,7 @@ def configured_index() -> str:
     default = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
     asked = subprocess.run([sys.executable, "-c", default], capture_output=True, text=True, check=False)
     if asked.returncode != 0:
-        raise ReleasesError("pip is not here to say which package index it uses: give one with --index URL")
+        raise ReleasesError("pip is not available to report its package index: give one with --index URL")
     return asked.stdout.strip()
 
 
@@ -58,7 +58,7 @@ def _request(url: str, headers: dict[str, str] | None = None, method: str = "GET
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise ReleasesError(
-            f"{without_login(url)} is not an address of a package index: give one that starts with https://"
+            f"{without_login(url)} is not the address of a package index: give one that starts with https://"
         )
     login, _, place = parts.netloc.rpartition("@")
     address = urllib.parse.urlunsplit(parts._replace(netloc=place))
@@ -78,7 +78,7 @@ def open_url(url: str, headers: dict[str, str] | None = None) -> bytes:
     except (urllib.error.URLError, http.client.HTTPException) as error:
         why = error if isinstance(error, urllib.error.URLError) else type(error).__name__  # others quote the URL
         raise ReleasesError(
-            f"{without_login(url)} can not be read ({why}): give a package index with --index"
+            f"{without_login(url)} cannot be read ({why}): give a package index with --index"
         ) from error
     return content
 

@@ -109,7 +109,7 @@ def _words(owner: str, key: str, given: Mapping[str, ast.expr], source: Source) 
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == constant:
                     return sorted({*(str(word) for word in source.value(value)), *WIDER.get((owner, key), [])})
-    raise ReleasesError(f"the words of {owner}.{key} are not in {constant} any more: look where the engine has them")
+    raise ReleasesError(f"the words of {owner}.{key} are no longer in {constant}: find where the engine defines them")
 
 
 def _with_words(one: Any, words: list[str]) -> Any:

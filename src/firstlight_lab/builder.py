@@ -36,7 +36,7 @@ PASSED_ON = re.compile(
 # Contents of the image: directories to mount on, and the links with which /usr alone suffices to run a shell.
 DIRECTORIES = ("cache", "dev", "etc", "host", "proc", "scratch", "sys", "tmp", "upper", "usr")
 LINKS = {name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")}
-GIVEN_UP = "The build was given up: another one failed, or the command was interrupted."
+GIVEN_UP = "The build was aborted: another one failed, or the command was interrupted."
 _importing = threading.Lock()  # two builds start in parallel, but the image is imported only once
 
 # Before Docker 25, `:ro` applies only to the root file system, so that anything mounted below it (a separate /home)
@@ -173,7 +173,7 @@ class Builds:
         if client.returncode != 0 and self._given_up:
             raise LabError(GIVEN_UP)
         if client.returncode != 0:
-            said = "".join(last).strip() or f"it ended with status {client.returncode} and said nothing"
+            said = "".join(last).strip() or f"it exited with status {client.returncode} without any output"
             raise LabError(f"The build, in a container of the Docker engine, failed: {said}")
 
 

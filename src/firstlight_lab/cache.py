@@ -94,8 +94,8 @@ class Cache:
             handle = (self.root / "lock").open("w")
         except PermissionError:
             raise LabError(
-                f"The lab's cache {self.root} cannot be written to by this user: somebody else, perhaps root, made it. "
-                "Run the command as that user, or name a cache of your own: FIRSTLIGHT_CACHE=/path/to/directory"
+                f"The lab's cache {self.root} cannot be written to by this user: another user, perhaps root, created "
+                "it. Run the command as that user, or set a cache of your own: FIRSTLIGHT_CACHE=/path/to/directory"
             ) from None
         with handle:
             fcntl.flock(handle, fcntl.LOCK_EX)

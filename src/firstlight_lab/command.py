@@ -50,11 +50,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     link = fabric.add_mutually_exclusive_group()
     link.add_argument("--down", action="store_true", default=None, help="switch the ports off")
     link.add_argument("--up", action="store_false", dest="down", default=None, help="switch them on again")
-    fabric.add_argument("--rate", help="what a port lets through to its node, as in 200mbit; none: no limit")
+    fabric.add_argument("--rate", help="bandwidth limit from a port to its node, such as 200mbit; none: no limit")
     fabric.add_argument("--cage", type=int, choices=(0, 1), help="move the node's cable into this cage")
     _incidents(actions)
     _snapshots(actions)
-    down = actions.add_parser("down", help="remove a lab without a trace")
+    down = actions.add_parser("down", help="remove a lab completely")
     _name(down)
     down.add_argument("--all", action="store_true", help="every lab that is up")
 
@@ -69,36 +69,36 @@ def _incidents(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _name(button)
     button.add_argument("node", help="a node, or `services` for apt repository, registry and model hub")
     button.add_argument("state", choices=list(POWER), help="; ".join(f"{key}: {text}" for key, text in POWER.items()))
-    fault = actions.add_parser("fault", help="give a running node faults, or take them away")
+    fault = actions.add_parser("fault", help="set or clear the faults of a running node")
     _name(fault)
     fault.add_argument("node")
-    fault.add_argument("fault", nargs="*", metavar="FAULT", help="as for `up --fault`; none: in good health again")
-    other = actions.add_parser("play", help="let a running node be another machine: hardware exchanged and booted")
+    fault.add_argument("fault", nargs="*", metavar="FAULT", help="as for `up --fault`; none: healthy again")
+    other = actions.add_parser("play", help="turn a running node into another machine: swap hardware, boot")
     _name(other)
     other.add_argument("node")
     other.add_argument("profile", choices=list(PROFILES), metavar="PROFILE", help=", ".join(PROFILES))
     other.add_argument(
-        "--fault", action="append", default=[], metavar="FAULT", help="a fault of its own; again for more"
+        "--fault", action="append", default=[], metavar="FAULT", help="a fault of the new machine; can be repeated"
     )
-    disk = actions.add_parser("disk", help="let a running node read slowly from its disk")
+    disk = actions.add_parser("disk", help="slow down the disk reads of a running node")
     _name(disk)
     disk.add_argument("node")
-    disk.add_argument("rate", metavar="RATE", help="bytes in a second, as in 20mb; none: as fast as it is")
-    swap = actions.add_parser("replace", help="put another machine of the same kind in a node's place")
+    disk.add_argument("rate", metavar="RATE", help="bytes per second, such as 20mb; none: no limit")
+    swap = actions.add_parser("replace", help="replace a node by another machine of the same kind")
     _name(swap)
     swap.add_argument("node")
-    repository = actions.add_parser("repository", help="let the apt repository vanish and come back")
+    repository = actions.add_parser("repository", help="take the apt repository offline, or back online")
     _name(repository)
     repository.add_argument("state", choices=list(REPOSITORY))
-    repository.add_argument("--at", default="", metavar="TEXT", help="vanish with the first request that names this")
+    repository.add_argument("--at", default="", metavar="TEXT", help="go offline at the first request that names this")
 
 
 def _snapshots(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the actions that take and restore snapshots of a lab."""
-    take = actions.add_parser("snapshot", help="keep all nodes as they are now, to go back to later")
+    take = actions.add_parser("snapshot", help="save the current state of all nodes, to restore it later")
     _name(take)
     take.add_argument("snapshot", metavar="SNAPSHOT", help="its name; one of the same name is replaced")
-    restore = actions.add_parser("restore", help="power-cycle all nodes, with their disks as in a snapshot")
+    restore = actions.add_parser("restore", help="power-cycle all nodes, with their disks restored from a snapshot")
     _name(restore)
     restore.add_argument("snapshot", metavar="SNAPSHOT")
     show = actions.add_parser("snapshots", help="list the snapshots of a lab, or remove one")
@@ -113,12 +113,14 @@ def _name(parser: argparse.ArgumentParser) -> None:
 def _lab_options(parser: argparse.ArgumentParser) -> None:
     _name(parser)
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--profile", default="gb10", choices=list(PROFILES), help="the hardware the nodes play")
+    parser.add_argument(
+        "--profile", default="gb10", choices=list(PROFILES), help="the hardware that the nodes simulate"
+    )
     parser.add_argument(
         "--os",
         default=os.environ.get("FIRSTLIGHT_LAB_OS") or USUAL_SYSTEM,
         choices=list(SYSTEMS),
-        help="what the nodes run (default: %(default)s, or what FIRSTLIGHT_LAB_OS says)",
+        help="the nodes' operating system (default: %(default)s, or FIRSTLIGHT_LAB_OS)",
     )
     parser.add_argument("--fabric-mtu", type=int, default=9000, help="MTU of the fabric switch")
     parser.add_argument("--bare", type=int, default=0, help="further nodes without Docker and driver")
@@ -127,12 +129,14 @@ def _lab_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=COUNT",
-        help="in place of --nodes a rack of nodes, called spark-NAME1 and so on; again for more",
+        help="instead of --nodes, a rack of nodes, called spark-NAME1 and so on; can be repeated",
     )
     parser.add_argument(
         "--play", action="append", default=[], metavar="NODE=PROFILE", help="other hardware for one of the nodes"
     )
-    parser.add_argument("--fault", action="append", default=[], metavar="NODE=FAULT", help="a hardware fault to play")
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="NODE=FAULT", help="a hardware fault to simulate"
+    )
     parser.add_argument(
         "--docker-disk", action="append", default=[], metavar="NODE=SIZE", help="a small disk for Docker"
     )

@@ -90,7 +90,7 @@ def create_network(engine: Engine, lab: str) -> str:
         if done.returncode == 0:
             return f"172.29.{third}"
         if "overlap" not in done.stderr.lower():
-            raise LabError(f"The management network could not be made: {done.stderr.strip()}")
+            raise LabError(f"The management network could not be created: {done.stderr.strip()}")
     raise LabError("Every network in 172.29.0.0/16 is taken. Take down labs you no longer need: firstlight lab down")
 
 

@@ -35,9 +35,11 @@ def change_fabric(
     if mtu is not None and not 1280 <= mtu <= 9216:
         raise LabError(f"The MTU is {mtu}; expected 1280 to 9216.")
     if rate is not None and rate != NO_RATE and not RATE.match(rate):
-        raise LabError(f"The rate is {rate!r}; expected a number with kbit, mbit or gbit, as in 200mbit, or {NO_RATE}.")
+        raise LabError(
+            f"The rate is {rate!r}; expected a number with kbit, mbit or gbit, such as 200mbit, or {NO_RATE}."
+        )
     if cage is not None and port is not None:
-        raise LabError(f"A cage holds two ports, so that {port} cannot be moved alone; leave --port out with --cage.")
+        raise LabError(f"A cage has two ports, so {port} cannot be moved alone; omit --port with --cage.")
     change: dict[str, Any] = {
         "nodes": [lab.container(node)] if node is not None else [],
         "ports": [port] if port is not None else [],
@@ -46,6 +48,6 @@ def change_fabric(
         change["rate"] = None if rate == NO_RATE else rate
     change.update({key: value for key, value in (("mtu", mtu), ("down", down), ("cage", cage)) if value is not None})
     if len(change) == 2:
-        raise LabError("Nothing to change was named; expected at least one of --mtu, --down, --up, --rate and --cage.")
+        raise LabError("No change was specified; expected at least one of --mtu, --down, --up, --rate and --cage.")
     program = ("python3", "-c", equipment("switch.py"), "change", json.dumps(change))
     lab.engine().docker("exec", lab.container("switch"), *program)

@@ -162,7 +162,7 @@ def require_engine(cache: Cache) -> Engine | None:
         _ = found.socket  # rejects an engine on another machine before anything is created there
         if found.rootless():
             raise LabError(
-                f"The Docker engine at {found.address} is a rootless one, expected one that runs as root: the lab's "
+                f"The Docker engine at {found.address} is rootless, expected one that runs as root: the lab's "
                 "nodes mount file systems and have networks that this machine reaches. Use the machine's own Docker "
                 "(DOCKER_HOST=unix:///var/run/docker.sock), or run the command as root."
             )
@@ -217,7 +217,7 @@ def start_private(cache: Cache) -> Engine:
     (runtime / "daemon.json").write_text(json.dumps(config, indent=2))
     dockerd = _which("dockerd")
     if dockerd is None:
-        raise LabError("dockerd is not installed and could not be: install the package docker.io.")
+        raise LabError("dockerd is not installed and could not be installed: install the package docker.io.")
     with (cache.root / "dockerd.log").open("w") as log:
         process = subprocess.Popen(
             [dockerd, "--config-file", str(runtime / "daemon.json")],
@@ -235,7 +235,9 @@ def start_private(cache: Cache) -> Engine:
             break
         time.sleep(0.3)
     tail = "\n".join((cache.root / "dockerd.log").read_text().splitlines()[-8:])
-    raise LabError(f"The private Docker engine did not start. Its last words ({cache.root / 'dockerd.log'}):\n{tail}")
+    raise LabError(
+        f"The private Docker engine did not start. The end of its log ({cache.root / 'dockerd.log'}):\n{tail}"
+    )
 
 
 def stop_private(cache: Cache, say: Say) -> None:
@@ -258,7 +260,9 @@ def stop_private(cache: Cache, say: Say) -> None:
             time.sleep(0.1)
         else:
             if pid and Path(f"/proc/{pid}").exists():
-                raise LabError(f"The private Docker engine (process {pid}) does not end; see {cache.root}/dockerd.log.")
+                raise LabError(
+                    f"The private Docker engine (process {pid}) does not exit; see {cache.root}/dockerd.log."
+                )
     if cache.runtime.exists():
         shutil.rmtree(cache.runtime, ignore_errors=True)
     if is_root() and str(cache.engine_data) in _mounted():

@@ -16,12 +16,12 @@ from .nvidia import MACHINE_PATH, PCI_PATH, machine_document, pci_files
 from .shell import LabError
 
 POWER = {
-    "off": "cut the power, now",
-    "on": "switch the node on, and wait until it lets people in",
+    "off": "cut the power immediately",
+    "on": "switch the node on, and wait until it accepts logins",
     "cycle": "off and on",
-    "stays-off": "let the node stay off when it next shuts down or reboots",
+    "stays-off": "keep the node off after its next shutdown or reboot",
 }
-REPOSITORY = {"gone": "break off every connection to the apt repository", "back": "let it answer again"}
+REPOSITORY = {"gone": "drop every connection to the apt repository", "back": "let it answer again"}
 _GONE = "/run/apt-gone"
 _RATE = re.compile(r"^([1-9][0-9]*)([kmg])b$")
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9}
@@ -68,7 +68,7 @@ def set_disk(lab: Lab, node: str, rate: str) -> None:
     """Limit the rate at which a node reads from its disk, until it boots again."""
     asked = _RATE.match(rate)
     if asked is None and rate != NO_RATE:
-        raise LabError(f"The rate is {rate!r}; expected a number with kb, mb or gb, as in 20mb, or {NO_RATE}.")
+        raise LabError(f"The rate is {rate!r}; expected a number with kb, mb or gb, such as 20mb, or {NO_RATE}.")
     engine = lab.engine()
     identity = engine.docker("inspect", "--format", "{{.Id}}", lab.container(node)).strip()
     image = engine.docker("inspect", "--format", "{{.Config.Image}}", lab.container("services")).strip()
@@ -94,7 +94,7 @@ def _described(profile: str, faults: Sequence[str]) -> str:
     try:
         return machine_document(profile, faults)
     except ValueError as error:
-        raise LabError(f"The hardware cannot be played: {error}") from None
+        raise LabError(f"The hardware cannot be simulated: {error}") from None
 
 
 def set_repository(lab: Lab, state: str, at: str) -> None:

@@ -43,8 +43,8 @@ def neighbours(nodes: int) -> int:
 # also has one neighbour table for all network namespaces, with room for 1024 entries: beyond that it loses packets.
 LIMITS = (
     Limit("fs.inotify.max_user_instances", watchers, "nodes that do not finish starting"),
-    Limit("net.ipv4.neigh.default.gc_thresh3", neighbours, "packets that are lost, and SSH that breaks off"),
-    Limit("net.ipv4.neigh.default.gc_thresh2", neighbours, "addresses that are asked for again and again"),
+    Limit("net.ipv4.neigh.default.gc_thresh3", neighbours, "lost packets, and SSH connections that break"),
+    Limit("net.ipv4.neigh.default.gc_thresh2", neighbours, "repeated queries for the same addresses"),
 )
 
 
@@ -68,9 +68,9 @@ def raise_for(cache: Cache, nodes: int, say: Say, root: Path = SYSCTL) -> None:
             file.write_text(f"{wanted}\n")
         except OSError:
             say(
-                f"{limit.name} is {current} and this user may not change it; {nodes} nodes need up to {wanted}. What "
-                f"shows that they are short of it: {limit.symptom}. Do: sysctl -w {limit.name}={wanted} as root, or "
-                "have fewer nodes."
+                f"{limit.name} is {current} and this user may not change it; {nodes} nodes need up to {wanted}. The "
+                f"symptom of too few: {limit.symptom}. Do: sysctl -w {limit.name}={wanted} as root, or "
+                "use fewer nodes."
             )
             continue
         former = remembered.get(limit.name, {}).get("former", current)

@@ -51,7 +51,7 @@ def run(
     except FileNotFoundError:
         raise LabError(f"The program {argv[0]!r} is not installed. Install it and run the command again.") from None
     except subprocess.TimeoutExpired:
-        raise LabError(f"{' '.join(argv[:4])} ... did not end within {timeout:.0f} s.") from None
+        raise LabError(f"{' '.join(argv[:4])} ... did not finish within {timeout:.0f} s.") from None
     if check and done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip())[-2000:]
         raise LabError(f"{' '.join(argv[:6])} ... failed with status {done.returncode}:\n{said}")

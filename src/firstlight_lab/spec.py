@@ -92,8 +92,8 @@ def rack_nodes(profile: str, racks: Sequence[str]) -> list[str]:
     for name, count in _pairs(racks, "The rack"):
         if not RACK.match(name) or not count.isdecimal() or not 1 <= int(count) <= MOST_NODES or name in found:
             raise LabError(
-                f"The rack {name}={count} cannot be built; expected one to four small letters that no other rack has, "
-                f"and 1 to {MOST_NODES} nodes, for example a=8."
+                f"The rack {name}={count} cannot be built; expected one to four lower-case letters that no other rack "
+                f"has, and 1 to {MOST_NODES} nodes, for example a=8."
             )
         prefix = f"{PROFILES[profile].node_prefix}-{name}"
         found[name] = [f"{prefix}{position}" for position in range(1, int(count) + 1)]
@@ -105,7 +105,7 @@ def _machine(profile: str, faults: Sequence[str]) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(machine_document(profile, faults))
     except ValueError as error:
-        raise LabError(f"The fault cannot be played: {error}") from None
+        raise LabError(f"The fault cannot be simulated: {error}") from None
     return document
 
 
@@ -131,7 +131,7 @@ def make_spec(
     names = [f"{kind.node_prefix}{index}" for index in range(nodes)] if isinstance(nodes, int) else list(nodes)
     number = nodes if isinstance(nodes, int) else len(names)
     if number < 0 or bare < 0 or not 1 <= number + bare <= MOST_NODES:
-        raise LabError(f"{number} nodes and {bare} bare ones were asked for; expected 1 to {MOST_NODES} altogether.")
+        raise LabError(f"{number} nodes and {bare} bare ones were requested; expected 1 to {MOST_NODES} in total.")
     if not 1280 <= fabric_mtu <= 9216:
         raise LabError(f"The fabric MTU is {fabric_mtu}; expected 1280 to 9216.")
     node_faults: dict[str, list[str]] = {}
@@ -146,7 +146,7 @@ def make_spec(
                 raise LabError(f"There is no node {node!r} in this lab; its nodes are {', '.join(among)}.")
     for node, hardware in played.items():
         if hardware not in PROFILES:
-            raise LabError(f"{node} cannot play {hardware!r}; expected one of {', '.join(PROFILES)}.")
+            raise LabError(f"{node} cannot simulate {hardware!r}; expected one of {', '.join(PROFILES)}.")
     made = [
         Node(
             name=node,

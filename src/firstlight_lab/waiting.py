@@ -23,7 +23,7 @@ def wait_for_node(engine: Engine, container: str, node: Mapping[str, Any]) -> No
             return False
         return set(node["ports"]) <= set(engine.docker("exec", container, "ls", "/sys/class/net").split())
 
-    wait_until(ready, 90, f"{name} did not finish starting; look at it with: docker logs {container}")
+    wait_until(ready, 90, f"{name} did not finish starting; inspect it with: docker logs {container}")
     wait_until(lambda: answers(address, 22), 30, f"sshd on {name} does not answer")
 
 

@@ -24,7 +24,7 @@ def disk(beside: str = BESIDE, blocks: Path = BLOCKS) -> str:
     if not (blocks / name).exists():
         raise SystemExit(
             f"The files of the nodes are on a file system (device {name}) that is not on one disk, expected one such "
-            "as ext4 or xfs: have Docker's data on such a file system, or name a cache there: FIRSTLIGHT_CACHE=/path"
+            "as ext4 or xfs: move Docker's data to such a file system, or set a cache there: FIRSTLIGHT_CACHE=/path"
         )
     found = (blocks / name).resolve()
     return (found.parent / "dev").read_text().strip() if (found / "partition").exists() else name

@@ -81,6 +81,6 @@ class Keyring:
             reason = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
             raise SigningError(
                 f"gpg failed with the key ring {self.home.resolve()}: {reason}. "
-                "Remove that folder to have a new key made, and run this again."
+                "Remove that directory to create a new key, and run this again."
             )
         return done.stdout

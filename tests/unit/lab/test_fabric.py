@@ -166,7 +166,7 @@ def test_the_switch_is_told_what_was_asked(
         ({"port": "eth0", "down": True}, "no port 'eth0' in the lab net; its ports are enp1s0f0np0"),
         ({"mtu": 70000}, "expected 1280 to 9216"),
         ({"rate": "fast"}, "expected a number with kbit, mbit or gbit"),
-        ({"cage": 0, "port": "enp1s0f1np1"}, "leave --port out"),
+        ({"cage": 0, "port": "enp1s0f1np1"}, "omit --port"),
     ],
 )
 def test_what_the_switch_cannot_do_is_refused(lab: Lab, asked: dict[str, Any], words: str) -> None:

@@ -116,7 +116,7 @@ def test_a_node_becomes_another_machine(lab: Lab, engine: RecordedEngine) -> Non
     with pytest.raises(LabError, match='fault "persistence_off" names GPU 7, but the profile has GPUs 0 to 1'):
         set_faults(lab, "gpu0", ["persistence_off:7"])
     for profile, faults in (("dgx", []), ("h100-pcie", ["gpu_mising"])):
-        with pytest.raises(LabError, match=r"cannot be played: .* is not known; use one of"):
+        with pytest.raises(LabError, match=r"cannot be simulated: .* is not known; use one of"):
             play(lab, "gpu0", profile, faults)
 
 
@@ -148,7 +148,7 @@ def test_a_disk_reads_as_slowly_as_asked(lab: Lab, engine: RecordedEngine, rate:
 
 def test_a_rate_that_is_none_is_refused(lab: Lab, engine: RecordedEngine) -> None:
     for rate in ("fast", "0mb", "20", "20mbit"):
-        with pytest.raises(LabError, match=f"The rate is '{rate}'; expected a number with kb, mb or gb, as in 20mb"):
+        with pytest.raises(LabError, match=f"The rate is '{rate}'; expected a number with kb, mb or gb, such as 20mb"):
             set_disk(lab, "gpu0", rate)
     assert engine.calls == []
 

@@ -84,7 +84,7 @@ def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
         ({"name": "demo", "faults": ["spark9=gpu_missing"]}, "spark0, spark1"),
         ({"name": "demo", "faults": ["gpu_missing"]}, "NODE=VALUE"),
         ({"name": "demo", "plays": ["bare0=gb10"]}, "no node 'bare0'"),
-        ({"name": "demo", "plays": ["spark0=gb11"]}, "spark0 cannot play 'gb11'"),
+        ({"name": "demo", "plays": ["spark0=gb11"]}, "spark0 cannot simulate 'gb11'"),
         ({"name": "demo", "docker_disks": ["spark9=1g"]}, "no node 'spark9'"),
         ({"name": "demo", "faults": ["spark1=no_such_fault"]}, "no_such_fault"),
     ],
