@@ -182,14 +182,14 @@ def test_a_build_given_up_before_its_container_is_there_ends_at_once(slow_build:
         build = pool.submit(slow_build.provide, "node")
         assert started.wait(60)
         slow_build.give_up()
-        with pytest.raises(LabError, match="given up"):
+        with pytest.raises(LabError, match="aborted"):
             build.result(timeout=60)
     assert [argv[0] for argv in REMEMBERED[-2:]] == ["stop", "rm"], "what the engine started after all is ended"
 
 
 def test_a_build_given_up_is_not_started(slow_build: Builds) -> None:
     slow_build.give_up()
-    with pytest.raises(LabError, match="given up"):
+    with pytest.raises(LabError, match="aborted"):
         slow_build.provide("node")
     assert slow_build._clients == []
 

@@ -84,7 +84,7 @@ def test_what_only_building_takes_is_asked_of_root_alone(
 def test_a_rootless_engine_is_refused(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "find_engine", lambda _: Engine("unix:///run/user/1/docker.sock", private=False))
     monkeypatch.setattr(Engine, "docker", lambda *_, **__: "[name=seccomp,profile=builtin name=rootless]\n")
-    with pytest.raises(LabError, match="is a rootless one, expected one that runs as root"):
+    with pytest.raises(LabError, match="is rootless, expected one that runs as root"):
         ensure_engine(cache, silent)
 
 

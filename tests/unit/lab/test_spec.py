@@ -79,7 +79,7 @@ def test_every_profile_installs_the_container_toolkit(profile: str) -> None:
         ({"name": "demo", "nodes": 0}, "1 to 96"),
         ({"name": "demo", "nodes": -1, "bare": 2}, "-1 nodes and 2 bare ones"),
         ({"name": "demo", "nodes": 97}, "1 to 96"),
-        ({"name": "demo", "nodes": 1, "bare": 96}, "1 to 96 altogether"),
+        ({"name": "demo", "nodes": 1, "bare": 96}, "1 to 96 in total"),
         ({"name": "demo", "fabric_mtu": 70000}, "1280 to 9216"),
         ({"name": "demo", "faults": ["spark9=gpu_missing"]}, "spark0, spark1"),
         ({"name": "demo", "faults": ["gpu_missing"]}, "NODE=VALUE"),

@@ -102,7 +102,7 @@ def test_words_that_are_compared_elsewhere() -> None:
     ("args", "loader", "told"),
     [
         ("class Other: ...", LOADER, "no class TorchLlmArgs"),
-        (ARGS, "", "not in _VALID_KV_CACHE_DTYPES any more"),
+        (ARGS, "", "no longer in _VALID_KV_CACHE_DTYPES"),
         (ARGS.replace("length: Optional[int]", "length: Callable[[int], int]"), LOADER, "Callable"),
         (ARGS.replace("length: Optional[int]", "length: Stranger"), LOADER, "Decoding.length is Stranger"),
     ],
