@@ -38,7 +38,7 @@ def run(playbook: str, **variables: object) -> tuple[int, str]:
         ("remove_node", {}, "no host is named, expected the one to remove"),
         ("remove_node", {"node": "spark-4"}, "3 x gb10 have 3 GPUs, and the model is sharded over all of them"),
         ("remove_node", {"node": "spark-4", **REST}, "29.2 GiB are missing"),
-        ("remove_node", {"node": "spark-4", **REST, **SMALLER}, "spark-4 does not answer, expected it to"),
+        ("remove_node", {"node": "spark-4", **REST, **SMALLER}, "spark-4 does not answer, expected an answer"),
         *(
             pytest.param(*refused, marks=pytest.mark.extended)  # the same steps; tests of the names have the reasons
             for refused in (
