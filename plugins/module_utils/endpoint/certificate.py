@@ -89,13 +89,13 @@ def _given(host: Host, files: Files, parameters: dict[str, Any], now: datetime.d
     found = show(host, certificate)
     refused = reasons_to_refuse(found, parameters["required_names"], now)
     if public_of_certificate(host, certificate) != public_of_key(host, key):
-        refused.append("its key is another one's")
+        refused.append("its key does not match it")
     if refused:
         raise CertificateError(
-            f"the certificate of endpoint_certificate cannot serve: {'; '.join(refused)}: give another one, or none to "
-            "have one made"
+            f"the certificate of endpoint_certificate cannot be used: {'; '.join(refused)}: give another one, or "
+            "none to have one generated"
         )
-    _put(files, certificate, key, "the given certificate is another one, or not in place")
+    _put(files, certificate, key, "the given certificate changed, or is not in place")
     return found
 
 
@@ -104,7 +104,7 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
     if parameters["renew_days"] >= parameters["days"]:
         raise CertificateError(
             f"endpoint_renew_days is {parameters['renew_days']} and endpoint_certificate_days {parameters['days']}, "
-            "expected fewer: else every run would make a certificate"
+            "expected fewer: else every run would issue a certificate"
         )
     authority = files.read(CA_CERTIFICATE_PATH), files.read(CA_KEY_PATH)
     reason = _authority_fault(host, *authority)
@@ -116,20 +116,20 @@ def _own(host: Host, files: Files, parameters: dict[str, Any], now: datetime.dat
         files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, reason)
         files.keep(CA_KEY_PATH, authority[1], PRIVATE, reason)
     else:
-        files.keep(CA_KEY_PATH, authority[1], PRIVATE, "the mode of the authority's key was another one")
-        files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, "the mode of the authority was another one")
+        files.keep(CA_KEY_PATH, authority[1], PRIVATE, "the mode of the authority's key differed")
+        files.keep(CA_CERTIFICATE_PATH, authority[0], PUBLIC, "the mode of the authority differed")
     pem = files.read(SERVER_PEM_PATH)
     found, reasons = _evaluate(host, pem, authority[0], parameters, now)
     if not reasons:
         certificate, key = split(pem)
-        _put(files, certificate, key, "the files' modes, or the public copy, were others")
+        _put(files, certificate, key, "the files' modes, or the public copy, differed")
         return found
     # Clients reject a certificate that outlives its authority, with an obscure message.
     left = days_left(show(host, authority[0]), now)
     if left <= parameters["renew_days"]:
         raise CertificateError(
-            f"the authority in {CA_CERTIFICATE_PATH} ends in {left} days, expected more than "
-            f"{parameters['renew_days']}: move it and {CA_KEY_PATH} away to have a new one made, and run again; "
+            f"the authority in {CA_CERTIFICATE_PATH} expires in {left} days, expected more than "
+            f"{parameters['renew_days']}: move it and {CA_KEY_PATH} away to have a new one generated, and run again; "
             "clients need the new ca.crt then"
         )
     certificate, key = make_certificate(host, authority, names[0][:64], names, min(parameters["days"], left))
@@ -146,7 +146,7 @@ def _authority_fault(host: Host, certificate: str, key: str) -> str:
     return (
         ""
         if public_of_certificate(host, certificate) == public_of_key(host, key)
-        else "the authority's key is another's"
+        else "the authority's key does not match it"
     )
 
 
@@ -159,11 +159,11 @@ def _evaluate(
     try:
         found = show(host, pem)
         if public_of_certificate(host, pem) != public_of_key(host, pem):
-            return found, ["its key is another one's"]
+            return found, ["its key does not match it"]
     except CertificateError:
-        return None, ["what is in place cannot be read"]
+        return None, ["the certificate in place cannot be read"]
     if not is_issued_by(host, pem, authority):
-        return found, ["it is not of this authority"]
+        return found, ["it was not issued by this authority"]
     return found, reasons_to_renew(found, parameters["names"], now, parameters["renew_days"])
 
 

@@ -78,16 +78,16 @@ def reasons_to_renew(
     """Return why our own certificate has to be reissued; empty if it is valid."""
     reasons = []
     if certificate.not_before > now:
-        reasons.append(f"it holds only from {certificate.not_before:%Y-%m-%d %H:%M}")
+        reasons.append(f"it is valid only from {certificate.not_before:%Y-%m-%d %H:%M}")
     left = days_left(certificate, now)
     if left < renew_days:
-        reasons.append(f"it ends in {left} days" if left >= 0 else f"it ended {certificate.not_after:%Y-%m-%d}")
+        reasons.append(f"it expires in {left} days" if left >= 0 else f"it expired {certificate.not_after:%Y-%m-%d}")
     missing = [name for name in names if name not in certificate.names]
     if missing:
-        reasons.append(f"it is not for {', '.join(missing)}")
+        reasons.append(f"it is not valid for {', '.join(missing)}")
     surplus = [name for name in certificate.names if name not in names]
     if surplus:
-        reasons.append(f"it is also for {', '.join(surplus)}")
+        reasons.append(f"it is also valid for {', '.join(surplus)}")
     return reasons
 
 
@@ -95,12 +95,12 @@ def reasons_to_refuse(certificate: Certificate, names: Iterable[str], now: datet
     """Return why a certificate given by the operator cannot serve these names; empty if it can."""
     reasons = []
     if certificate.not_after <= now:
-        reasons.append(f"it ended {certificate.not_after:%Y-%m-%d}")
+        reasons.append(f"it expired {certificate.not_after:%Y-%m-%d}")
     if certificate.not_before > now:
-        reasons.append(f"it holds only from {certificate.not_before:%Y-%m-%d %H:%M}")
+        reasons.append(f"it is valid only from {certificate.not_before:%Y-%m-%d %H:%M}")
     missing = [name for name in names if not covers(certificate, name)]
     if missing:
-        reasons.append(f"it is for {', '.join(certificate.names) or 'no name'}, not for {', '.join(missing)}")
+        reasons.append(f"it is valid for {', '.join(certificate.names) or 'no name'}, not for {', '.join(missing)}")
     return reasons
 
 

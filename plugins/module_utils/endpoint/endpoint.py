@@ -82,7 +82,9 @@ def read_keys(listed: object, rate: int) -> list[Key]:
 
 def _read_key(one: object, rate: int) -> Key:
     if not isinstance(one, Mapping) or set(one) - {"name", "rate"} or "name" not in one:
-        raise ValueError(f"endpoint_keys has {one!r}, expected a mapping with name and perhaps rate: {{name: alice}}")
+        raise ValueError(
+            f"endpoint_keys has {one!r}, expected a mapping with name and optionally rate: {{name: alice}}"
+        )
     name, own = str(one["name"]), one.get("rate", rate)
     if not _KEY_NAME.fullmatch(name):
         raise ValueError(
@@ -104,8 +106,8 @@ def check_value(name: str, value: str) -> str:
     value."""
     if not _KEY_VALUE.fullmatch(value):
         raise ValueError(
-            f"the value given for key {name} has {len(value)} characters or some that no bearer token has, expected 20 "
-            "to 256 of A-Z a-z 0-9 . _ ~ + / -: give another one, or none to have one made"
+            f"the value given for key {name} has {len(value)} characters, or some that a bearer token cannot have, "
+            "expected 20 to 256 of A-Z a-z 0-9 . _ ~ + / -: give another one, or none to have one generated"
         )
     return value
 
@@ -159,8 +161,8 @@ def check_engine_key(key: str, path: str) -> str:
     """Return the engine's own key if nginx's configuration can hold it. Raises ValueError."""
     if key and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", key):
         raise ValueError(
-            f"the engine's key in {path} has characters that no bearer token has, expected A-Z a-z 0-9 . _ ~ + / - =: "
-            "set another inference_server_api_key"
+            f"the engine's key in {path} has characters that a bearer token cannot have, expected A-Z a-z 0-9 . _ ~ "
+            "+ / - =: set another inference_server_api_key"
         )
     return key
 
@@ -192,9 +194,11 @@ def check_networks(listed: object) -> list[str]:
     try:
         networks = list(dict.fromkeys(str(ipaddress.ip_network(str(one))) for one in listed))
     except ValueError as error:
-        raise ValueError(f"endpoint_clients has a network that is none ({error}): write it as 10.0.0.0/8") from error
+        raise ValueError(
+            f"endpoint_clients has an entry that is not a network ({error}): write it as 10.0.0.0/8"
+        ) from error
     if _NOBODY in networks:
-        raise ValueError(f"endpoint_clients has {_NOBODY}, which is nobody's address and refused by nginx: take it out")
+        raise ValueError(f"endpoint_clients has {_NOBODY}, not a client address and refused by nginx: remove it")
     return networks
 
 
@@ -218,7 +222,7 @@ def spooled_at_once(spool_limit: object, body_limit: object) -> int:
 def _bytes(what: str, value: object) -> int:
     found = _SIZE.fullmatch(str(value))
     if not found:
-        raise ValueError(f"{what} is {value!r}, expected a number with k, m or g behind it, such as 16m")
+        raise ValueError(f"{what} is {value!r}, expected a number followed by k, m or g, such as 16m")
     return int(found[1]) * _UNITS[found[2]]
 
 

@@ -74,7 +74,7 @@ def _values(names: list[str], present: dict[str, str], given: dict[str, Any], en
     if strange:
         raise KeysError(
             f"endpoint_key_values has values for {', '.join(strange)}, expected only names of endpoint_keys: add the "
-            "name there, or take the value away"
+            "name there, or remove the value"
         )
     values: dict[str, str] = {}
     for name in names:
@@ -82,12 +82,14 @@ def _values(names: list[str], present: dict[str, str], given: dict[str, Any], en
         value = check_value(name, own) if own else PREFIX + secrets.token_urlsafe(32)
         if value == engine:
             raise KeysError(
-                f"the value of key {name} is the engine's own key, expected another one: whoever has that one could "
-                "ask the engine past the endpoint"
+                f"the value of key {name} is the engine's own key, expected another one: its holder could "
+                "send requests to the engine past the endpoint"
             )
         same = [other for other, taken in values.items() if taken == value]
         if same:
-            raise KeysError(f"keys {same[0]} and {name} have the same value, expected two: give {name} another one")
+            raise KeysError(
+                f"keys {same[0]} and {name} have the same value, expected different ones: give {name} another one"
+            )
         values[name] = value
     return values
 

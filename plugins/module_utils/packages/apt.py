@@ -120,9 +120,7 @@ class Apt:
             return ""
         result = self.host.run(["dpkg-query", "--show", f"--showformat={form}", *names], 60)
         if result.problem or result.rc not in (0, 1):
-            raise AptError(
-                f"The installed packages cannot be read: {result.summary}. {NOTHING} Look at `dpkg --audit`."
-            )
+            raise AptError(f"The installed packages cannot be read: {result.summary}. {NOTHING} See `dpkg --audit`.")
         return result.stdout
 
     def former_sources(self, files: Mapping[str, str]) -> list[str]:
@@ -252,7 +250,7 @@ class Apt:
         problems = evaluate(steps, packages, conflicting, never, leaving)
         if problems:
             others = going_along(steps, packages, [*conflicting, *leaving])
-            named = f", or let it go with what the set replaces: {variable}: [{', '.join(others)}]"
+            named = f", or allow its removal along with what the set replaces: {variable}: [{', '.join(others)}]"
             consent = named if variable and others else ""
             raise AptError(
                 f"Installing the set would change more than the set: {'; '.join(problems)}. {NOTHING} Name every "
@@ -308,8 +306,8 @@ class Apt:
             if elsewhere:
                 raise AptError(
                     f"Packages of the set would come from another source: {'; '.join(elsewhere[:5])}. {NOTHING} "
-                    f"Expected them from {source}, which does not offer these, or offers another file of that "
-                    "version: take the other source away, or correct the pins"
+                    f"Expected them from {source}, which does not offer these, or offers another file "
+                    "of that version: remove the other source, or correct the pins"
                 )
         return files
 
@@ -346,14 +344,18 @@ class Apt:
         shown = self.host.run(["apt-cache", "show", *stage.options("own.d"), *apt_words(come, come)], 60)
         own = {(record["Package"], record.get("Version")) for record in parse_records(shown.stdout)}
         found = [f"{name}: {version}" for name, version in sorted(come.items()) if (name, version) in own]
-        return f"The set needs these of its own source and does not name them: {', '.join(found)}. " if found else ""
+        return (
+            f"The set depends on these packages of its own source, but does not name them: {', '.join(found)}. "
+            if found
+            else ""
+        )
 
     def _other_pins(self, packages: Pins) -> str:
         """List the preferences of others that may be the cause, for the message."""
         found = [
             f"{one.file} ({one.package}: {one.pin}, priority {one.priority})" for one in self.foreign_pins(packages)
         ]
-        return f"Preferences of others speak of these packages too: {'; '.join(found[:5])}. " if found else ""
+        return f"Other preferences files cover these packages, too: {'; '.join(found[:5])}. " if found else ""
 
     def _conflicting(self, stage: Rehearsal, packages: Pins, names: Sequence[str], steps: Sequence[Step]) -> set[str]:
         """Return the packages to be removed that conflict with the set, by name or by what they provide."""
@@ -436,7 +438,7 @@ class Apt:
             build = f" DKMS built no module ({failed.words})." if failed else ""
             raise AptError(
                 f"Apt failed in the middle of the transaction: {reasons(result)}.{build}{left} See "
-                "/var/log/apt/term.log on the host, and run again: the role goes on where it stopped"
+                "/var/log/apt/term.log on the host, and run again: the role continues where it stopped"
             )
 
     def repair(self) -> None:
@@ -457,9 +459,9 @@ class Apt:
         result = self.host.run(["apt-mark", "manual", *names], 120, env=QUIET)
         if not result.ok:
             raise AptError(
-                f"The set is installed, but these packages could not be marked as installed by hand, expected that "
-                f"`apt-get autoremove` leaves them alone: {', '.join(names)} ({result.summary}). Run `apt-mark manual` "
-                "with them"
+                "The set is installed, but these packages could not be marked as manually installed, "
+                f"expected `apt-get autoremove` to leave them alone: {', '.join(names)} ({result.summary}). Run "
+                "`apt-mark manual` with them"
             )
 
     def purge(self, names: Sequence[str]) -> None:
@@ -478,7 +480,7 @@ class Apt:
         if not result.ok or missed:
             raise AptError(
                 f"These packages could not be held: {', '.join(missed) or ', '.join(names)} ({result.summary}). Run "
-                "again, and look at `apt-mark showhold`"
+                "again, and see `apt-mark showhold`"
             )
 
     def unhold(self, names: Sequence[str]) -> None:
@@ -494,7 +496,7 @@ class Apt:
         if moved:
             raise AptError(
                 f"The set is installed, but `apt-get dist-upgrade` would change {'; '.join(moved)}, expected nothing "
-                "of the set: look at `apt-mark showhold` and /etc/apt/preferences.d for what overrides it"
+                "of the set to change: see `apt-mark showhold` and /etc/apt/preferences.d for what overrides it"
             )
 
 
@@ -515,7 +517,7 @@ def refuse_unnamed(steps: Iterable[Step], packages: Pins, release: str | None) -
     unnamed = [f"{name} {version}" for name, version in come if release and upstream_version(version) == release]
     if unnamed:
         raise AptError(
-            f"Packages of the release {release} would come along that the set does not name: {', '.join(unnamed)}. "
+            f"Packages of release {release} would be installed that the set does not name: {', '.join(unnamed)}. "
             f"{NOTHING} Add them to the set: what is not named is neither pinned nor held"
         )
 

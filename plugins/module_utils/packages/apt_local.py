@@ -47,7 +47,7 @@ class LocalApt(Apt):
         """Return the packages that dpkg left unfinished, by name."""
         result = self.host.run(["dpkg-query", "--show", f"--showformat={BROKEN_FORMAT}"], 60)
         if not result.ok:
-            raise AptError(f"The installed packages cannot be read: {result.summary}. Look at `dpkg --audit`")
+            raise AptError(f"The installed packages cannot be read: {result.summary}. See `dpkg --audit`")
         return parse_broken(result.stdout)
 
     def wait_for_others(
@@ -59,7 +59,7 @@ class LocalApt(Apt):
             if clock() > end:
                 raise AptError(
                     f"Another run of apt or dpkg has held {self.lock_file} for {limit:g} s. Find it with "
-                    f"`fuser -v {self.lock_file}`, let it end, and run again"
+                    f"`fuser -v {self.lock_file}`, wait for it, and run again"
                 )
             sleep(1)
 
@@ -92,8 +92,8 @@ class LocalApt(Apt):
         if problems:
             raise AptError(
                 f"Moving to the set would change more than the two sets: {'; '.join(problems)}. {NOTHING} Name every "
-                "package of the release in the set, and remove by hand what has to go, or name it in "
-                "nvidia_driver_remove where it may go with the former driver"
+                "package of the release in the set, and remove by hand what has to go, or list it "
+                "in nvidia_driver_remove if it may go with the former driver"
             )
         return steps
 

@@ -44,13 +44,13 @@ def evaluate(
     for step in steps:
         pin = packages.get(step.name)
         if step.new is not None and step.name not in packages and named(step.name, unwanted):
-            found.append(f"{step.name} {step.new} would come along, although this set never brings it")
+            found.append(f"{step.name} {step.new} would be installed, although this set never installs it")
             continue
         if step.new is None:
             if step.name in packages:
                 found.append(f"{step.name} would be removed, although it belongs to the set")
             elif step.name not in replaced:
-                found.append(f"{step.name} {step.old or ''}".strip() + " would be removed, which is none of the set's")
+                found.append(f"{step.name} {step.old or ''}".strip() + " would be removed, but is not part of the set")
         elif step.name in packages:
             if pin is not None and step.new != pin:
                 found.append(f"{step.name} would be {step.new}, its pin is {pin}")
@@ -119,4 +119,4 @@ def _words(value: object) -> list[str]:
         return value.split()
     if isinstance(value, Iterable):
         return [str(one) for one in value]
-    raise ValueError(f"{value!r} is neither a text nor a list of texts")
+    raise ValueError(f"{value!r} is neither a string nor a list of strings")

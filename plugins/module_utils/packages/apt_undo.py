@@ -18,7 +18,7 @@ from .deb_store import Deb, Store, StoreError, Wanted
 from .moves import Move, moves, package_problems, remaining
 
 REMEDY = (
-    "Take a kernel that this driver builds on, or a driver that builds on this kernel "
+    "Use a kernel that this driver builds on, or a driver that builds on this kernel "
     "(catalog/rules/driver_build.yml), and run again"
 )
 
@@ -85,17 +85,15 @@ def put_back(apt: LocalApt, before: Before, said: AptError, release: str | None)
     problems = _transact(apt, before)
     if not problems:
         _restore(apt, before)
-        return AptError(
-            f"{told}. The packages, pins and holds that were there before are back, and dpkg is in order. {REMEDY}"
-        )
+        return AptError(f"{told}. The former packages, pins and holds are restored, and dpkg is in order. {REMEDY}")
     left = sorted(apt.broken())
     if left:
         apt.force_local(Move({}, left), [])
     still = sorted(apt.broken())
-    state = f"dpkg left {', '.join(still)} half done: see `dpkg --audit`" if still else "dpkg is in order"
+    state = f"dpkg left {', '.join(still)} unfinished: see `dpkg --audit`" if still else "dpkg is in order"
     return AptError(
-        f"{told}. What was there before could not be put back ({'; '.join(problems[:3])}); {state}, without "
-        f"{', '.join(left) or 'anything half done'}. Do not reboot: the module in the kernel is the only one. {REMEDY}"
+        f"{told}. The former packages could not be restored ({'; '.join(problems[:3])}); {state}, without "
+        f"{', '.join(left) or 'anything unfinished'}. Do not reboot: the loaded module is the only one. {REMEDY}"
     )
 
 
@@ -109,14 +107,14 @@ def _why(apt: LocalApt, said: str, release: str | None) -> str:
     if log is not None:
         with contextlib.suppress(OSError):
             write_file(apt.places.build_log, log, 0o644)
-    quoted = f": {' / '.join(lines)} (all of it is in {apt.places.build_log})" if lines else f" ({said})"
+    quoted = f": {' / '.join(lines)} (complete log: {apt.places.build_log})" if lines else f" ({said})"
     return f"The module of driver {release or 'of the set'} could not be built{kernel}{quoted}"
 
 
 def _transact(apt: LocalApt, before: Before) -> list[str]:
     """Try to restore the packages; return what still differs."""
     todo = remaining(before.back, apt.versions(before.back.names), apt.broken())
-    lost = [f"{pair[0]} {pair[1]} is not to be had" for pair in todo.install.items() if pair not in before.debs]
+    lost = [f"{pair[0]} {pair[1]} is not available" for pair in todo.install.items() if pair not in before.debs]
     if lost:
         return lost
     files = before.paths(todo)

@@ -103,8 +103,8 @@ class Store:
             if found.st_uid not in trusted or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise StoreError(
                     f"{path} belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}, expected "
-                    f"root's, and nobody else to write there: what {self.directory} keeps is installed as root. Look "
-                    f"at what is in it, run `chown root:root {path}` and `chmod 0755 {path}`, and run again"
+                    f"it owned by root and writable by root alone: what {self.directory} keeps is installed as root. "
+                    f"Check what is in it, run `chown root:root {path}` and `chmod 0755 {path}`, and run again"
                 )
 
     def find(self, wanted: Iterable[Wanted]) -> dict[Wanted, Deb]:
@@ -273,7 +273,7 @@ class Store:
 
 def _disk_words(error: OSError, directory: str) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{directory} is full. What was being written there is removed again. Make room and run again"
+        return f"{directory} is full. The unfinished file was removed. Make room and run again"
     return f"Packages cannot be kept in {directory}: {error.strerror}. Make it writable for root and run again"
 
 

@@ -63,7 +63,7 @@ def evaluate_move(
             if step.name in packages:
                 found.append(f"{step.name} would be removed, although it belongs to the set")
             elif step.name not in loose | replaced:
-                found.append(f"{step.name} {step.old or ''}".strip() + " would be removed, which is none of the set's")
+                found.append(f"{step.name} {step.old or ''}".strip() + " would be removed, but is not part of the set")
         elif step.name in packages:
             if pin is not None and step.new != pin:
                 found.append(f"{step.name} would be {step.new}, its pin is {pin}")

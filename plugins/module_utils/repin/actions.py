@@ -82,7 +82,7 @@ def note(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     way = str(parameters.get("direction") or book.direction(journal) or FORWARD)
     if state not in NOTED:
         raise JournalError(
-            f"{state} is not noted but done, by the action of that name; what may be noted is {', '.join(NOTED)}"
+            f"{state} cannot be noted, it is done by the action of that name; states to note: {', '.join(NOTED)}"
         )
     latest = book.last(journal) or {}
     if book.place(journal) == (way, state) and (state != book.FAILED or latest["detail"] == parameters.get("detail")):

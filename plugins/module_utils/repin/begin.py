@@ -47,7 +47,7 @@ def differs(machine: Machine, journal: Mapping[str, Any], back: bool) -> list[st
             found.append(f"package {name} is {told[0]}, expected {told[1]}")
     files = wanted_files(journal, back)
     for path in wrong_files(machine.host, files):
-        found.append(f"file {path} is not as {'it was' if back else 'the set has it'}")
+        found.append(f"file {path} is not as {'before' if back else 'in the set'}")
     return found
 
 
@@ -114,7 +114,7 @@ def target_set(parameters: Mapping[str, Any]) -> dict[str, Any]:
     files = {str(path): dict(one) for path, one in (to.get("files") or {}).items()}
     for path, one in files.items():
         if one.get("owner", "root") != "root" or one.get("group", "root") != "root" or "content" not in one:
-            raise FilesError(f"{path} of the set has no content or another owner than root, which a move cannot write")
+            raise FilesError(f"{path} of the set has no content or is not owned by root: a move cannot write it")
     return {
         "packages": {str(name): None if pin is None else str(pin) for name, pin in to["packages"].items()},
         "holds": sorted(str(name) for name in (holds if not isinstance(holds, Mapping) else _held(holds))),
@@ -133,7 +133,7 @@ def draft(
     sick = sorted(machine.apt.broken())
     if sick:
         raise AptError(
-            f"dpkg left packages half done before the move began: {', '.join(sick)}. {NOTHING} Repair the host first "
+            f"dpkg left packages unfinished before the move began: {', '.join(sick)}. {NOTHING} Repair the host first "
             "(`dpkg --audit`), then run again"
         )
     belonged = sorted(str(name) for name in parameters.get("from_packages") or [])

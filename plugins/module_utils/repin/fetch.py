@@ -160,7 +160,7 @@ def _download(
     short = [pair for pair in wanted if pair not in arrived]
     if short:
         raise StoreError(
-            f"{_list(short)} could not be fetched: {said or 'what came is not what the source says it has'}. "
+            f"{_list(short)} could not be fetched: {said or 'the fetched files differ from what the source lists'}. "
             f"{machine.host.disk_free(store.directory)} bytes are free at {store.directory}. {NOTHING} Run again once "
             "the source answers and there is room"
         )
@@ -170,9 +170,7 @@ def _download(
 def _refuse_lost(store: Store, lost: Sequence[Wanted], there: Move, alone: bool) -> None:
     new = [pair for pair in lost if pair in set(there.install.items())]
     if new:
-        raise StoreError(
-            f"{_list(new)} cannot be had from the sources of the set. {NOTHING} Correct the source or the pins"
-        )
+        raise StoreError(f"The sources of the set do not offer {_list(new)}. {NOTHING} Correct the source or the pins")
     if lost and not alone:
         raise StoreError(
             f"There would be no rollback: {_list(lost)}, which is installed, is neither kept in {store.directory} nor "

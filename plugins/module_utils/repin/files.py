@@ -54,7 +54,7 @@ def record(paths: Iterable[str]) -> tuple[dict[str, dict[str, Any] | None], dict
 def _read(path: str) -> dict[str, Any] | None:
     if path == SECRETS or path.startswith(SECRETS + "/"):
         raise FilesError(
-            f"{path} may hold a secret, and a journal is readable for everybody. Leave it out: a move does not touch it"
+            f"{path} may hold a secret, and a journal is world-readable. Leave it out: a move does not touch it"
         )
     try:
         with open(path, "rb") as stream:
@@ -119,8 +119,8 @@ def put(host: Host, wanted: Mapping[str, Mapping[str, Any] | None], private: Map
     lost = [path for path in changed if "sha256" in (wanted[path] or {}) and path not in private]
     if lost:
         raise FilesError(
-            f"The former content of {', '.join(lost)} was kept for root alone beside the journal and is not there any "
-            "more. Put the file back by hand, then run again"
+            f"The former content of {', '.join(lost)} was kept beside the journal, readable only by root, "
+            "and is gone. Restore the file by hand, then run again"
         )
     for path in changed:
         want = wanted[path]

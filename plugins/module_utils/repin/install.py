@@ -36,8 +36,8 @@ def stage(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
     wrong = machine.store.broken(journal["debs"])
     if wrong:
         raise StoreError(
-            f"Packages kept in {machine.store.directory} are not what they were: {'; '.join(wrong[:3])}. Expected them "
-            "unchanged: look for what writes there, and for the disk"
+            f"Packages kept in {machine.store.directory} have changed: {'; '.join(wrong[:3])}. Expected "
+            "them unchanged: find what writes there, and check the disk"
         )
     if machine.check_mode:
         return Answer(journal, changed=True)
@@ -55,7 +55,7 @@ def install(machine: Machine, parameters: Mapping[str, Any]) -> Answer:
         return Answer(journal, more={"steps": [], "files": [], "held": [], "unheld": [], "repaired": False})
     book.check(journal, book.INSTALLED, way)
     if back and journal.get("way_back") is False:
-        raise StoreError("There is no rollback: the packages of the old set were not to be had when the move began")
+        raise StoreError("There is no rollback: the packages of the old set were not available when the move began")
     if journal["move"] is None:
         raise StoreError(
             "The packages of the move were never fetched, expected them kept on the host: fetch them first"
@@ -93,9 +93,9 @@ def _update_initramfs(machine: Machine, written: Sequence[str]) -> None:
         if not result.ok:
             free = machine.host.disk_free(os.path.join(machine.root, "boot"))
             raise AptError(
-                f"The initial file system could not be made anew ({result.summary}), expected it with the files of "
-                f"{directory} as they are now: the next boot would load modules by the former ones. /boot has "
-                f"{free} bytes free. Make room there (`apt-get autoremove` removes old kernels) and run again"
+                f"The initramfs could not be regenerated ({result.summary}), expected it with the files of "
+                f"{directory} as they are now: the next boot would load modules according to the former ones. /boot "
+                f"has {free} bytes free. Make room there (`apt-get autoremove` removes old kernels) and run again"
             )
 
 
@@ -120,7 +120,7 @@ def _transact(machine: Machine, journal: Mapping[str, Any], move: Move, back: bo
     wrong = machine.store.broken(needed)
     if wrong or len(needed) < len(todo.install):
         told = "; ".join(wrong[:3]) or "a package of the move is not kept"
-        raise StoreError(f"The move cannot be made from {machine.store.directory}: {told}. Look for what writes there")
+        raise StoreError(f"The move cannot be made from {machine.store.directory}: {told}. Find what writes there")
     files = [machine.store.path(name) for name in sorted(needed)]
     said = ""
     try:
@@ -140,8 +140,8 @@ def _transact(machine: Machine, journal: Mapping[str, Any], move: Move, back: bo
         problems = _unfinished(machine, journal, back)
     if problems:
         raise AptError(
-            f"The transaction ended without the set: {'; '.join(problems[:4])} ({said or 'apt reported no error'}). "
-            "See /var/log/apt/term.log and /var/log/dpkg.log on the host"
+            f"The transaction ended, but the set is not in place: {'; '.join(problems[:4])} "
+            f"({said or 'apt reported no error'}). See /var/log/apt/term.log and /var/log/dpkg.log on the host"
         )
     return todo
 

@@ -120,7 +120,7 @@ def check(journal: Journal | None, wanted: str, way: str) -> None:
         may = sorted(f"{one} ({there})" for there, one in _FOLLOWS.get(now, frozenset()))
         raise JournalError(
             f"The journal's latest entry is {f'{now[1]} ({now[0]})' if now else 'none'}, and {wanted} ({way}) must not "
-            f"follow it; what may is {', '.join(may) or 'nothing'}. Read the journal and go on from there"
+            f"follow it; allowed next: {', '.join(may) or 'nothing'}. Read the journal and continue from there"
         )
 
 
@@ -138,8 +138,8 @@ def validated(document: object, path: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else type(document).__name__
         raise JournalError(
-            f"{path} is no journal of format {FORMAT} (found {found}). Go on with the release of Firstlight that wrote "
-            "it, or, once the host is known to be right, move the file away"
+            f"{path} is not a journal of format {FORMAT} (found {found}). Continue with the release of Firstlight "
+            "that wrote it, or, once the host is known to be in order, move the file away"
         )
     before: dict[str, Any] = {"entries": []}
     for entry in document.get("entries") or []:
@@ -147,12 +147,11 @@ def validated(document: object, path: str) -> dict[str, Any]:
             check(before, entry["state"], entry["direction"])
         except (JournalError, KeyError, TypeError) as error:
             raise JournalError(
-                f"{path} has an entry that cannot be there: {error}. Somebody edited it: look at the host, then move "
-                "the file away"
+                f"{path} has an impossible entry: {error}. Somebody edited it: check the host, then move the file away"
             ) from error
         before["entries"].append(entry)
     if not before["entries"]:
-        raise JournalError(f"{path} has no entries. Look at the host, then move the file away")
+        raise JournalError(f"{path} has no entries. Check the host, then move the file away")
     return document
 
 
@@ -246,8 +245,8 @@ def how_to_finish(journal: Journal) -> str:
     told = f"{where[1]} ({where[0]})" if where else "nothing"
     if direction(journal) == BACK:
         return (
-            f"The move {journal['id']} to {name} is rolling back and stands at {told}: run the re-pin to {name} "
+            f"The move {journal['id']} to {name} is rolling back and is at {told}: run the re-pin to {name} "
             "again, which finishes it"
         )
     other = f", or, to go back, to {before}" if before else ""
-    return f"The move {journal['id']} to {name} is open and stands at {told}: run the re-pin to {name} again{other}"
+    return f"The move {journal['id']} to {name} is open at {told}: run the re-pin to {name} again{other}"

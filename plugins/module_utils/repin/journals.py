@@ -49,7 +49,7 @@ class Journals:
             return None
         except (OSError, ValueError) as error:
             raise book.JournalError(
-                f"{self.path} cannot be read as a journal: {error}. Look at the host, then move the file away"
+                f"{self.path} cannot be read as a journal: {error}. Check the host, then move the file away"
             ) from error
         return book.validated(document, self.path)
 
@@ -101,8 +101,8 @@ class Journals:
             return {}
         except ValueError as error:
             raise book.JournalError(
-                f"{self.private_path(name)} is damaged, expected what files had in them before the move. Put these "
-                "files back by hand, then move it away"
+                f"{self.private_path(name)} is damaged, expected the former content of files. "
+                "Restore these files by hand, then move it away"
             ) from error
         return {str(path): str(content) for path, content in document.items()}
 
@@ -135,8 +135,8 @@ class Journals:
                 except BlockingIOError:
                     if time.monotonic() > end:
                         raise book.JournalError(
-                            f"Another run has been at work on this host's move for {limit:g} s. Find it with "
-                            f"`fuser -v {self.directory}/lock`, let it end, and run again"
+                            f"Another run has been working on this host's move for {limit:g} s. Find it with "
+                            f"`fuser -v {self.directory}/lock`, wait for it, and run again"
                         ) from None
                     time.sleep(0.5)
             yield

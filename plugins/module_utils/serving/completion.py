@@ -104,7 +104,7 @@ def evaluate(status: int, body: str, tensor_parallel: int, engine: str = "vllm")
         # In the API's error format, the engine does not know the model; otherwise whatever listens has no such path
         # yet.
         raise (RefusedError if is_api_error(body) else NotYetError)(
-            f"HTTP 404: {complaint(body)}; expected the model under its served name: where that stays so, check "
+            f"HTTP 404: {complaint(body)}; expected the model under its served name: if this persists, check "
             "inference_server_served_name and what else listens on the port"
         )
     if status in (400, 422):
@@ -115,7 +115,7 @@ def evaluate(status: int, body: str, tensor_parallel: int, engine: str = "vllm")
         document = json.loads(body)
     except ValueError as error:
         raise NotYetError(
-            f"an answer that is not JSON ({body[:80]!r}), expected a chat completion: where that stays so, check what "
+            f"an answer that is not JSON ({body[:80]!r}), expected a chat completion: if this persists, check what "
             "listens on the port"
         ) from error
     answer = _answer(document, engine)
@@ -144,14 +144,15 @@ def settings_fingerprint(status: int, body: str, tensor_parallel: int) -> str:
         document = json.loads(body)
     except ValueError as error:
         raise WrongAnswerError(
-            f"the server told settings that are not JSON, expected those of SGLang at {SETTINGS_PAGE}; "
+            f"the server returned settings that are not JSON, expected those of SGLang at {SETTINGS_PAGE}; "
             "check what listens on the port"
         ) from error
     found = document.get("tp_size") if isinstance(document, Mapping) else None
     if found != tensor_parallel:
         raise WrongAnswerError(
-            f"the server says tp_size {found if isinstance(found, int) else 'not at all'}, expected {tensor_parallel}: "
-            "it runs with other settings than planned; run site.yml again, or correct the tensor parallel size"
+            f"the server reports tp_size {found if isinstance(found, int) else 'as missing'}, expected "
+            f"{tensor_parallel}: it runs with other settings than planned; run site.yml again, or correct the tensor "
+            "parallel size"
         )
     version = str(document.get("version") or "unknown")[:40]
     return f"sglang-{version}-tp{found}"
@@ -162,7 +163,7 @@ def _answer(document: object, engine: str) -> Answer:
     named = ", system_fingerprint" if engine == "vllm" else ""
     shape = f"expected a chat completion (choices[0].message.content, usage.completion_tokens{named})"
     if not isinstance(document, Mapping):
-        raise NotYetError(f"a {type(document).__name__}, {shape}: where that stays so, check what listens there")
+        raise NotYetError(f"a {type(document).__name__}, {shape}: if this persists, check what listens there")
     message = _message(document)
     # A reasoning model may spend a short answer entirely on thinking; that is text from the model too.
     replies = [message.get(name) for name in ("content", "reasoning", "reasoning_content")]
@@ -215,13 +216,14 @@ def hopeless(service: str, before: UnitState, now: UnitState) -> str | None:
     if now.load != "loaded":
         return f"{service} is {now.load}, expected it to run; run site.yml again"
     if now.active == "failed":
-        return f"{service} has failed ({now.words}), expected it to run; see its last lines, correct, converge again"
+        return (
+            f"{service} has failed ({now.words}), expected it to run; see its last lines, fix the cause, converge again"
+        )
     if now.active == "inactive":
         return f"{service} is stopped ({now.words}), expected it to run; run playbooks/serve.yml again"
     if now.restarts - before.restarts >= PATIENCE:
         return (
-            f"{service} restarted {now.restarts - before.restarts} times while it was waited for "
-            f"({now.words}), "
-            "expected it to stay up; see its last lines, correct, converge again"
+            f"{service} restarted {now.restarts - before.restarts} times during the wait ({now.words}), "
+            "expected it to stay up; see its last lines, fix the cause, converge again"
         )
     return None

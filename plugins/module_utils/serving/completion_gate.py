@@ -120,7 +120,7 @@ def wait(
             if words != refused:
                 refused, refused_since = words, clock()
             elif refused and clock() - refused_since >= REFUSED_SECONDS:
-                told = f"the server at {parameters['url']} refuses the request ({error}), in the same words for "
+                told = f"the server at {parameters['url']} refuses the request ({error}), with the same message for "
                 raise GateError(f"{told}{REFUSED_SECONDS:.0f} s: correct the model or its settings") from error
             group = supervisor_of(host, service)
             if group and (in_vain := unrecoverable_reason(kept, group)):

@@ -27,7 +27,7 @@ def read_document(text: str | None, path: str) -> tuple[dict[str, Any] | None, s
     except ValueError as error:
         return None, f"{path} is not JSON ({error})"
     if not isinstance(document, dict):
-        return None, f"{path} has no object in it"
+        return None, f"{path} is not a JSON object"
     return document, ""
 
 

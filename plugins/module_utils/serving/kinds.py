@@ -36,15 +36,13 @@ def _differences(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> lis
 def read_groups(text: str | None, age: float | None, names: list[str]) -> dict[str, dict[str, Any]]:
     """Parse the groups from the supervisor's state file; `age` is the number of seconds since it was written."""
     if text is None or age is None:
-        return {
-            name: _silent("there is no file of a supervisor: none has run since the host started") for name in names
-        }
+        return {name: _silent("there is no state file: no supervisor has run since the host booted") for name in names}
     try:
         document = json.loads(text)
         groups = document["groups"]
         found = {name: _group(groups.get(name), document) for name in names}
     except (ValueError, TypeError, KeyError, AttributeError):
-        return {name: _silent(f"{STATE_PATH} is not what a supervisor writes") for name in names}
+        return {name: _silent(f"{STATE_PATH} is not the state file of a supervisor") for name in names}
     return {name: _believed(one, age) for name, one in found.items()}
 
 
@@ -57,7 +55,7 @@ def _believed(group: dict[str, Any], age: float) -> dict[str, Any]:
 
 def _group(group: Mapping[str, Any] | None, document: Mapping[str, Any]) -> dict[str, Any]:
     if group is None:
-        return _silent("the supervisor that runs knows no such group")
+        return _silent("the running supervisor has no such group")
     missing = {str(node): str(reason) for node, reason in (group.get("missing") or {}).items()}
     why = str(group.get("why") or document.get("problem") or "")
     return {"phase": str(group["phase"]), "why": why, "missing": missing}
@@ -108,8 +106,8 @@ def unrecoverable_reason(before: Mapping[str, Any] | None, now: Mapping[str, Any
     failed = now["attempts"] - (before or {"attempts": 0})["attempts"]
     if failed >= PATIENCE:
         return (
-            f"group {now['name']} failed to start {failed} times while it was waited for, and is {group_words(now)}: "
-            "fix what it reports; its supervisor goes on trying meanwhile"
+            f"group {now['name']} failed to start {failed} times during the wait, and is {group_words(now)}: "
+            "fix what it reports; its supervisor keeps trying"
         )
     return None
 
@@ -140,6 +138,6 @@ def group_remedy(host: str, item: Mapping[str, Any]) -> str | None:
     if phase == FAILED:
         return "fix what it reports (`journalctl -u firstlight-supervisor` on the head), then run playbooks/serve.yml"
     return (
-        "wait, or fix what it reports: the supervisor goes on by itself "
+        "wait, or fix what it reports: the supervisor continues by itself "
         f"(`journalctl -u firstlight-supervisor` on {host})"
     )

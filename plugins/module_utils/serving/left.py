@@ -100,7 +100,7 @@ def leftovers(look: Mapping[str, Any]) -> list[str]:
         *_untold(look),
         *_units(look.get("units") or {}),
         *(f"container {name} is still there ({status})" for name, status in sorted(_containers(look).items())),
-        *(f"somebody listens on port {port}" for port in sorted(look.get("ports") or ())),
+        *(f"something listens on port {port}" for port in sorted(look.get("ports") or ())),
         *_segments(look.get("segments") or ()),
         *_memory(look.get("memory") or {}),
     ]
@@ -113,9 +113,9 @@ def _untold(look: Mapping[str, Any]) -> Iterable[str]:
     """
     problems = look.get("problems") or {}
     if problems.get("systemd"):
-        yield f"systemd does not say which units run ({problems['systemd']})"
+        yield f"systemd did not report which units run ({problems['systemd']})"
     if problems.get("docker") and look.get("needs_docker"):
-        yield f"Docker does not say which containers there are ({problems['docker']})"
+        yield f"Docker did not list its containers ({problems['docker']})"
 
 
 def _containers(look: Mapping[str, Any]) -> Mapping[str, str]:

@@ -69,7 +69,7 @@ def _docker(host: Host, argv: Sequence[str]) -> str:
     if result.rc == RC_NOT_FOUND:
         return ""
     raise RemoveError(
-        f"Docker does not answer ({result.summary}), expected to hear which containers and images there are: start it "
+        f"Docker does not answer ({result.summary}), expected it to list its containers and images: start it "
         "with `systemctl start docker`, and run again"
     )
 

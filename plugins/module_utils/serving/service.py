@@ -131,7 +131,7 @@ def restart_group(host: Host, *, check_mode: bool = False) -> dict[str, str]:
         result = host.run(["systemctl", "reload", SUPERVISOR_UNIT], timeout=60)
         if not result.ok:
             raise ServiceError(
-                f"{SUPERVISOR_UNIT} did not take the order ({result.summary}): "
+                f"{SUPERVISOR_UNIT} did not accept the reload ({result.summary}): "
                 f"see `journalctl --unit {SUPERVISOR_UNIT}`"
             )
     else:

@@ -30,7 +30,7 @@ def machine_with(marker: str | None, units: dict[str, str] | None = None) -> Fak
 
 def test_rest_is_told_and_what_is_left_fails() -> None:
     assert "msg" not in idle_result([], 3.0)
-    told = idle_result(["somebody listens on port 8000"], 300.0)
+    told = idle_result(["something listens on port 8000"], 300.0)
     assert "port 8000" in told["msg"]
     assert "run again" in told["msg"]
 

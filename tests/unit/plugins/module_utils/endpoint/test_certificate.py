@@ -88,7 +88,7 @@ def test_authority_and_certificate_are_made_once(tmp_path: Path) -> None:
 def test_it_is_made_anew_near_its_end_and_the_authority_stays(made: Path) -> None:
     authority, before = read(made, "ca.crt"), read(made, "server.crt")
     later = NOW + datetime.timedelta(days=380)
-    assert "it ends in" in keep(made, check=True, now=later)["reasons"][0]
+    assert "it expires in" in keep(made, check=True, now=later)["reasons"][0]
     assert read(made, "server.crt") == before
     assert keep(made, now=later)["changed"]
     assert read(made, "server.crt") != before
@@ -96,17 +96,17 @@ def test_it_is_made_anew_near_its_end_and_the_authority_stays(made: Path) -> Non
 
 
 def test_other_names_are_a_reason(made: Path) -> None:
-    assert keep(made, names=["head"])["reasons"] == ["it is also for 10.0.0.1, fd00::1"]
+    assert keep(made, names=["head"])["reasons"] == ["it is also valid for 10.0.0.1, fd00::1"]
     assert keep(made, names=["head"])["changed"] is False
 
 
 def test_what_somebody_broke_is_mended(made: Path) -> None:
     (made / "server.pem").write_text("nothing")
-    assert keep(made)["reasons"] == ["what is in place cannot be read"]
+    assert keep(made)["reasons"] == ["the certificate in place cannot be read"]
     (made / "server.crt").chmod(0o600)
     assert keep(made)["changed"]
     (made / "ca.key").unlink()
-    assert keep(made)["reasons"] == ["the authority's key is gone", "it is not of this authority"]
+    assert keep(made)["reasons"] == ["the authority's key is gone", "it was not issued by this authority"]
 
 
 @pytest.mark.hostile
@@ -135,7 +135,7 @@ def test_a_run_that_ends_within_an_authority_leaves_none_that_lasts(
 
 
 def test_an_authority_near_its_end_signs_nothing(made: Path) -> None:
-    with pytest.raises(CertificateError, match=r"ends in \d+ days"):
+    with pytest.raises(CertificateError, match=r"expires in \d+ days"):
         keep(made, now=NOW + datetime.timedelta(days=3640))
 
 
@@ -160,7 +160,7 @@ def test_a_given_one_is_put_in_place(tmp_path: Path, given: dict[str, Any]) -> N
 
 def test_back_to_our_own(tmp_path: Path, given: dict[str, Any]) -> None:
     keep(tmp_path, **given)
-    assert keep(tmp_path)["reasons"] == ["there is no authority", "it is not of this authority"]
+    assert keep(tmp_path)["reasons"] == ["there is no authority", "it was not issued by this authority"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_back_to_our_own(tmp_path: Path, given: dict[str, Any]) -> None:
         ({"key": "-----BEGIN ENCRYPTED PRIVATE KEY-----"}, "has a password"),
         ({"certificate": "nothing"}, "openssl"),
         ({"required_names": ["other.example.org"]}, "not for other.example.org"),
-        ({"now": NOW + datetime.timedelta(days=91)}, "it ended"),
+        ({"now": NOW + datetime.timedelta(days=91)}, "it expired"),
     ],
 )
 def test_one_that_cannot_serve_is_refused(
@@ -184,7 +184,7 @@ def test_one_that_cannot_serve_is_refused(
 
 def test_the_key_of_another_one_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
     _, other = make_authority(Host(), "Another")
-    with pytest.raises(CertificateError, match="its key is another one's"):
+    with pytest.raises(CertificateError, match="its key does not match it"):
         keep(tmp_path, **{**given, "key": other})
 
 

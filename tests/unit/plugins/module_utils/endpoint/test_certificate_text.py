@@ -73,17 +73,17 @@ def test_a_certificate_that_is_right_stays() -> None:
 def test_why_one_is_made_anew() -> None:
     names = list(FOUND.names)
     late, over = FOUND.not_after - datetime.timedelta(days=29), FOUND.not_after + datetime.timedelta(days=1)
-    assert reasons_to_renew(FOUND, names, late, 30) == ["it ends in 29 days"]
-    assert reasons_to_renew(FOUND, names, over, 30) == ["it ended 2027-12-18"]
-    assert reasons_to_renew(FOUND, [*names, "new"], NOW, 30) == ["it is not for new"]
-    assert reasons_to_renew(FOUND, names[:3], NOW, 30) == ["it is also for *.example.org"]
+    assert reasons_to_renew(FOUND, names, late, 30) == ["it expires in 29 days"]
+    assert reasons_to_renew(FOUND, names, over, 30) == ["it expired 2027-12-18"]
+    assert reasons_to_renew(FOUND, [*names, "new"], NOW, 30) == ["it is not valid for new"]
+    assert reasons_to_renew(FOUND, names[:3], NOW, 30) == ["it is also valid for *.example.org"]
     assert "only from" in reasons_to_renew(FOUND, names, FOUND.not_before - datetime.timedelta(days=1), 30)[0]
 
 
 def test_a_given_one_must_hold_and_be_for_its_names() -> None:
     assert reasons_to_refuse(FOUND, ["llm.example.org", "10.0.0.1"], NOW) == []
     assert "not for a.b.example.org" in reasons_to_refuse(FOUND, ["a.b.example.org"], NOW)[0]
-    assert reasons_to_refuse(FOUND, [], FOUND.not_after) == ["it ended 2027-12-18"]
+    assert reasons_to_refuse(FOUND, [], FOUND.not_after) == ["it expired 2027-12-18"]
     assert not covers(FOUND, "example.org")
 
 

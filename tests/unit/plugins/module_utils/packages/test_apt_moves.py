@@ -24,7 +24,7 @@ def test_the_set_is_read_off_the_preferences_that_were_written_for_it() -> None:
 def test_what_leaves_the_set_may_go_and_nothing_else() -> None:
     steps = [Step("former", "1", None), Step("driver", None, "2")]
     assert evaluate(steps, SET, (), leaving=["former"]) == []
-    assert evaluate(steps, SET, ()) == ["former 1 would be removed, which is none of the set's"]
+    assert evaluate(steps, SET, ()) == ["former 1 would be removed, but is not part of the set"]
     assert removal_words({"b", "a"}) == ["a-", "b-"]
 
 

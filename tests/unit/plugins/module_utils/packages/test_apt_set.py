@@ -41,7 +41,7 @@ def test_a_transaction_of_the_set_may_run(steps: list[Step]) -> None:
     ("step", "words"),
     [
         (Step("libc6", "2.36", "2.39"), "libc6 would change from 2.36 to 2.39, although it is not in the set"),
-        (Step("docker.io", "20", None), "docker.io 20 would be removed, which is none of the set's"),
+        (Step("docker.io", "20", None), "docker.io 20 would be removed, but is not part of the set"),
         (Step("library", "2", None), "library would be removed, although it belongs to the set"),
         (Step("library", None, "3"), "library would be 3, its pin is 2"),
     ],
@@ -53,7 +53,7 @@ def test_anything_else_is_refused(step: Step, words: str) -> None:
 def test_what_a_set_never_brings_is_refused_as_a_dependency_and_only_so() -> None:
     steps = [Step("nvidia-driver-580", None, "580.1"), Step("nvidia-driverless", None, "1"), Step("driver", "1", "2")]
     assert evaluate(steps, SET, (), ("nvidia-driver", "driver")) == [
-        "nvidia-driver-580 580.1 would come along, although this set never brings it"
+        "nvidia-driver-580 580.1 would be installed, although this set never installs it"
     ]
 
 
@@ -73,5 +73,5 @@ def test_files() -> None:
     assert exclusion_text("", ["b", "a-1.2", "a-1.2"]) == (
         'Unattended-Upgrade::Package-Blacklist {\n    "^a-1\\.2$";\n    "^b$";\n};\n'
     )
-    with pytest.raises(ValueError, match="neither a text nor a list"):
+    with pytest.raises(ValueError, match="neither a string nor a list"):
         sources_text("", {"uris": 3}, "")

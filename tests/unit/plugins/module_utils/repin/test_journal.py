@@ -166,7 +166,7 @@ def test_a_move_and_its_undoing() -> None:
     [
         (Step("driver", "1", None), "driver would be removed, although it belongs to the set"),
         (Step("driver", "1", "3"), "driver would be 3, its pin is 2"),
-        (Step("docker.io", "20", None), "docker.io 20 would be removed, which is none of the set's"),
+        (Step("docker.io", "20", None), "docker.io 20 would be removed, but is not part of the set"),
         (Step("libc6", "1", "2"), "libc6 would change from 1 to 2, although it is in neither set"),
         (Step("dkms", None, "3"), ""),
         (Step("old", "1", None), ""),

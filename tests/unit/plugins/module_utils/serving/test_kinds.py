@@ -48,10 +48,10 @@ def test_a_reason_is_not_said_twice() -> None:
 @pytest.mark.parametrize(
     ("text", "age", "words"),
     [
-        (None, None, "none has run since the host started"),
-        ("{", 1.0, "is not what a supervisor writes"),
-        ('{"groups": []}', 1.0, "is not what a supervisor writes"),
-        ('{"groups": {}}', 1.0, "knows no such group"),
+        (None, None, "no supervisor has run since the host booted"),
+        ("{", 1.0, "is not the state file of a supervisor"),
+        ('{"groups": []}', 1.0, "is not the state file of a supervisor"),
+        ('{"groups": {}}', 1.0, "has no such group"),
         (state("serving"), OLD_SECONDS + 1, "it last wrote 31 s ago, when the group was serving"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_supervisor_that_says_nothing_is_no_serving_group(text: str | None, ag
     ("text", "age", "remedy"),
     [
         (state("failed", why="five starts failed"), 1.0, "then run playbooks/serve.yml"),
-        (state("backing-off"), 1.0, "the supervisor goes on by itself"),
+        (state("backing-off"), 1.0, "the supervisor continues by itself"),
         (None, None, "run site.yml"),
     ],
 )

@@ -107,7 +107,7 @@ def test_everything_that_is_left_is_named() -> None:
     assert found == [
         "firstlight-ray.service is deactivating (stop-post)",
         "container firstlight-ray is still there (Up 2 hours)",
-        "somebody listens on port 8000",
+        "something listens on port 8000",
         "4 shared-memory segments are left in /dev/shm (psm_1, psm_2, psm_3 and more)",
         "GPU 1 has 10.0 GB of 80.0 GB free, expected 64.0 GB once nothing serves",
     ]
@@ -120,6 +120,6 @@ def test_without_a_share_no_memory_is_asked_for() -> None:
 
 def test_who_does_not_answer_is_no_proof_that_nothing_is_left() -> None:
     docker = {"problems": {"docker": "no answer within 20 s"}, "needs_docker": True}
-    assert leftovers(docker) == ["Docker does not say which containers there are (no answer within 20 s)"]
+    assert leftovers(docker) == ["Docker did not list its containers (no answer within 20 s)"]
     assert leftovers({**docker, "needs_docker": False}) == [], "a server of a virtual environment has no container"
     assert "systemd" in leftovers({"problems": {"systemd": "no answer"}})[0]
