@@ -140,8 +140,8 @@ class ActionModule(ActionBase):
         former = [one for one in unfinished(place) if same_benchmark(one, document)]
         if arguments["resume"] == "always" and not former:
             raise WorkloadError(
-                f"{place} has no unfinished benchmark of this configuration and these workloads, expected one to go "
-                "on with: leave --resume out"
+                f"{place} has no unfinished benchmark of this configuration and these workloads, expected one "
+                "to resume: leave --resume out"
             )
         resumed = bool(former) and arguments["resume"] != "never"
         document = without_problems(former[0]) if resumed else document
@@ -278,8 +278,8 @@ def _kept(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise WorkloadError(
-            f"{path} is not there, expected what clients of the endpoint need: run site.yml from this machine, which "
-            "brings it, or measure --through server"
+            f"{path} is not there, expected what clients of the endpoint need: run site.yml from this "
+            "machine, which fetches it, or measure --through server"
         ) from error
 
 
@@ -310,7 +310,7 @@ def _conversations(path: str) -> list[tuple[str, str]]:
 def _begin_lines(benchmark: Mapping[str, Any], client: Client) -> list[str]:
     lines = [
         f"{len(benchmark['points'])} runs from {client.host}, through the {client.through} at {client.url}",
-        *(["with the figures of an interrupted benchmark, which goes on"] if benchmark["resumed"] else []),
+        *(["with the figures of an interrupted benchmark, which is resumed"] if benchmark["resumed"] else []),
         *(f"  {name}" for name in benchmark["names"]),
     ]
     return lines if benchmark["points"] else [f"everything is measured: see {benchmark['path']}"]

@@ -66,7 +66,7 @@ class ActionModule(ActionBase):
             # A host can still be taken out of service then; steps that need the head fail on their own.
             reason = next(iter(str(error).splitlines()), "")
             self._display.warning(
-                f"No lease was taken, so that nothing keeps others off: the head does not answer ({reason})"
+                f"No lease was taken, so nothing keeps others out: the head does not answer ({reason})"
             )
             answer = {"changed": False}
         result.update(answer)
@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
             answer = self._take({**asked, "replace": str(answer["lease"]["run"])}, task_vars)
             self._display.warning(why)
         if answer.get("taken") is False:
-            raise HeldError(f"The lease was held again after each of {TAKEOVERS} takeovers: look at the head's {PATH}")
+            raise HeldError(f"The lease was held again after each of {TAKEOVERS} takeovers: see the head's {PATH}")
         return answer
 
     def _take(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
@@ -118,7 +118,9 @@ class ActionModule(ActionBase):
         self._display.verbosity = 0
         while not watch.ended(BEAT_SECONDS):
             if self._ask(beat) == LOST:
-                self._display.error("This run stops here: somebody else has broken its lease and works on the cluster.")
+                self._display.error(
+                    "This run stops here: somebody else has broken its lease and is working on the cluster."
+                )
                 watch.interrupt()
                 return
         self._ask(release)

@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
         _, arguments = self.validate_argument_spec(ARGUMENTS)
         variables = task_vars or {}
         if not self._task.no_log:
-            return {**result, "failed": True, "msg": "endpoint_secrets has no `no_log: true`, which it must: add it"}
+            return {**result, "failed": True, "msg": "endpoint_secrets has no `no_log: true`, which it needs: add it"}
         directory = client_directory(arguments, variables)
         answer = self._execute_module(module_args=dict(self._task.args), task_vars=variables)
         # Report problems in the result instead of failing: no_log would hide the message of a failed task.

@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
         finally:
             note(host, "")
         if found is None:
-            raise self._lost or AnsibleConnectionFailure("The host went out of reach.")
+            raise self._lost or AnsibleConnectionFailure("The host became unreachable.")
         result.update(found)
         return result
 

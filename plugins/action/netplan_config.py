@@ -101,7 +101,7 @@ class ConnectionHands:
     def step(self, name: str, change: str) -> dict[str, Any]:
         if os.getppid() != self.parent:
             # Ansible's workers outlive a killed run: nobody would see what this one confirms.
-            raise AnsibleError("The run that this belongs to has ended: the host takes the change back by itself")
+            raise AnsibleError("The run that this belongs to has ended: the host rolls the change back by itself")
         return self.action.ask(name, change, self.variables)
 
     def say(self, words: str) -> None:

@@ -79,7 +79,8 @@ class ActionModule(ActionBase):
             # For example a missing become password: raised from here it would end the play for this host, and nothing
             # would roll the group back.
             outcome = mover.broke_off(
-                f"The controller could not go on: {_first_line(error)}. The host is where its journal says; run again"
+                f"The controller could not continue: {_first_line(error)}. The host is in the state that its journal "
+                "shows; run again"
             )
         result.update(outcome.result())
         return result
@@ -142,7 +143,9 @@ class ConnectionHands:
     def module(self, action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if os.getppid() != self.parent:
             # Ansible's workers outlive a killed run: this one must not interfere with the next run.
-            raise AnsibleError("The run that this belongs to has ended: the host is left where its journal says")
+            raise AnsibleError(
+                "The run that this belongs to has ended: the host stays in the state that its journal shows"
+            )
         return self.action.call(MODULE, {"action": action, **self.limits, **arguments}, self.variables)
 
     def observe(self, desired: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,4 +193,4 @@ def _first_line(error: Exception) -> str:
 
 def _said(found: Mapping[str, Any]) -> str:
     words = str(found.get("msg") or "") or str(found.get("module_stderr") or "")
-    return words.strip() or "the module was cut off"
+    return words.strip() or "the module was interrupted"

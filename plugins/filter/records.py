@@ -64,7 +64,7 @@ _value:
       verdict: fail
       remedy: run site.yml
       command: null
-      by: no log tells who takes a hold off (`apt-mark unhold`)
+      by: no log records who removes a hold (`apt-mark unhold`)
 """
 
 

@@ -98,7 +98,7 @@ def _fabric_network(_: Given, observation: Given, *__: Any) -> dict[str, Any]:
 def _inference_server(variables: Given, _: Given, desired: Given, *__: Any) -> dict[str, Any]:
     name = str(variables["inference_server_profile"])
     if name not in PROFILES:
-        raise ValueError(f"{name!r} is no profile, expected one of {', '.join(PROFILES)}")
+        raise ValueError(f"{name!r} is not a profile, expected one of {', '.join(PROFILES)}")
     profile = PROFILES[name]
     own = [*(desired.get("units") or ()), *([RAY_UNIT] if profile.on_ray else [])]
     return {**dataclasses.asdict(profile), "others": _others(own)}
@@ -160,7 +160,7 @@ def role_facts(
     try:
         return ROLES[role](given[0], given[1], given[2], pending)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise AnsibleFilterError(f"role_facts cannot tell of {role}: {error}") from error
+        raise AnsibleFilterError(f"role_facts cannot describe {role}: {error}") from error
 
 
 class FilterModule:

@@ -169,10 +169,10 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         unknown = [term for term in terms if term not in SUBJECTS]
         if unknown:
-            raise AnsibleLookupError(f"group_state knows no {unknown[0]!r}, expected one of {', '.join(SUBJECTS)}")
+            raise AnsibleLookupError(f"group_state does not know {unknown[0]!r}, expected one of {', '.join(SUBJECTS)}")
         run = Run.of(variables or {})
         options = {**self.get_options(), "at": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
         try:
             return [SUBJECTS[term](run, options) for term in terms]
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise AnsibleLookupError(f"group_state cannot tell of {', '.join(terms)}: {error!r}") from error
+            raise AnsibleLookupError(f"group_state cannot describe {', '.join(terms)}: {error!r}") from error

@@ -106,7 +106,7 @@ def _unread(sources: Sequence[str]) -> str:
     except AnsibleError as error:
         return (
             f"A part of the inventory cannot be read, so hosts in it would be left out: {error}; expected files that "
-            f"Ansible can read: look at what `ansible-inventory -i {' -i '.join(sources)} --list` says."
+            f"Ansible can read: see what `ansible-inventory -i {' -i '.join(sources)} --list` prints."
         )
     return ""
 
@@ -126,8 +126,8 @@ def _empty(terms: Sequence[str], variables: Mapping[str, Any], sources: Sequence
             )
         if limit and not _limited(members, groups, limit):
             return (
-                f"--limit {limit} leaves none of the {len(members)} hosts of group {group}; expected one of them at "
-                f"least: correct --limit."
+                f"--limit {limit} leaves none of the {len(members)} hosts of group {group}; expected at "
+                f"least one of them: correct --limit."
             )
     return ""
 

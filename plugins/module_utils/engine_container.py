@@ -159,8 +159,8 @@ def docker_run(name: str, image: str, confined: Sequence[str], memory: Sequence[
     """
     if not is_pinned(image):
         raise ValueError(
-            f"image {image!r} is not pinned: expected REPOSITORY@sha256:DIGEST or the local name that is made of it, "
-            "so that every node runs the same bytes"
+            f"image {image!r} is not pinned: expected REPOSITORY@sha256:DIGEST or the local name that is derived "
+            "from it, so that every node runs the same bytes"
         )
     return [
         DOCKER,

@@ -50,10 +50,10 @@ class Leases:
                     return self._take(wanted, replace)
         except OSError as error:
             raise LeaseError(
-                f"The cluster's lease cannot be kept in {directory} ({error.strerror or error}), expected room for it "
-                "and root's rights: make room there, and run with become"
+                f"The cluster's lease cannot be kept in {directory} ({error.strerror or error}), expected free "
+                "space there and root's rights: make room, and run with become"
             ) from error
-        raise LeaseError(f"{directory} goes away again and again, expected it to stay: look for what removes it")
+        raise LeaseError(f"{directory} keeps disappearing, expected it to stay: find what removes it")
 
     def _take(self, wanted: Mapping[str, Any], replace: str) -> dict[str, Any]:
         found = self.read()
@@ -79,8 +79,8 @@ class Leases:
             found = None
         if not isinstance(found, dict) or any(name not in found for name in (*FIELDS, "since")):
             raise LeaseError(
-                f"{self.path} is not what a run writes there, expected who holds the cluster's lease: make sure that "
-                "nobody else is at work on the cluster, and remove the file"
+                f"{self.path} was not written by a run, expected the holder of the cluster's lease: make "
+                "sure that nobody else is working on the cluster, and remove the file"
             )
         return found
 

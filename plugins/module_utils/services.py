@@ -184,7 +184,7 @@ class Services:
             result = self.host.run([scratch if word == "%s" else word for word in shlex.split(command)])
         if not result.ok:
             raise SettingsError(
-                f"`{command}` refuses what is to be {path}: {result.summary}. Nothing was written: change the setting "
+                f"`{command}` rejects the new {path}: {result.summary}. Nothing was written: change the setting "
                 "that it names, and run again"
             )
 
@@ -240,8 +240,8 @@ class Services:
             said = " / ".join((said_lines(result.stderr) or said_lines(result.stdout))[-_LAST_LINES:])
             told = result.problem or (f"{name} returned {result.rc}: {said[-_LONGEST:]}" if said else result.summary)
             raise SettingsError(
-                f"{told}, expected `{' '.join([name, *argv[1:]])}` to take note of {path}: "
-                f"{after.get('fix') or 'see what it says on the host, and run again'}"
+                f"{told}, expected `{' '.join([name, *argv[1:]])}` to apply {path}: "
+                f"{after.get('fix') or 'see its output on the host, and run again'}"
             )
 
     def _converge(self, units: Mapping[str, Any], no_block: bool) -> None:

@@ -26,7 +26,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 def quote(argument: str) -> str:
     """Quote an argument for systemd: no specifiers, no variables, no splitting at white space."""
     if "\x00" in argument:
-        raise ValueError("a command argument has a NUL character in it: take it out")
+        raise ValueError("a command argument has a NUL character in it: remove it")
     escaped = argument.replace("%", "%%").replace("$", "$$")
     if argument and _PLAIN.issuperset(argument):
         return escaped
@@ -60,7 +60,7 @@ def render_unit(sections: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> st
 
 def _one_line(setting: str, value: str) -> str:
     if any(end in value.replace(" \\\n", "") for end in "\n\r\x00"):
-        raise ValueError(f"the value of {setting} in a unit has an end of a line in it, expected one line: take it out")
+        raise ValueError(f"the value of {setting} in a unit has a line break in it, expected one line: remove it")
     return value
 
 

@@ -51,7 +51,7 @@ def progress_words(state: Mapping[str, Any]) -> str:
     if isinstance(left, int | float) and not isinstance(left, bool):
         words += f", {time_left(left)} left"
     elif done < total:
-        words += ", no byte came lately"
+        words += ", no data received lately"
     return words
 
 

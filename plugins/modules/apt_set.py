@@ -404,7 +404,7 @@ def main() -> None:
             told = "; ".join(
                 f"{one['file']}: {one['package']}, {one['pin']}, {one['priority']}" for one in result["foreign_pins"]
             )
-            module.warn(f"Other files of preferences speak of the same packages ({told}). Those of the set come first.")
+            module.warn(f"Other preferences files cover the same packages ({told}). Those of the set take precedence.")
         module.exit_json(**result)
 
 

@@ -403,7 +403,7 @@ def reach(url: str, authority: str) -> str:
 
 def _ended(*_: object) -> NoReturn:
     # As an exception it passes through what removes the container and the key.
-    raise RunnerError("it was told to end")
+    raise RunnerError("it was asked to stop")
 
 
 def main() -> None:

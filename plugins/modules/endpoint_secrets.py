@@ -191,7 +191,7 @@ def keep(host: Host, parameters: dict[str, Any], check_mode: bool, now: datetime
     found, authority = read(host, directory, parameters["keys"])
     return {
         "changed": changed,
-        "lines": lines if lines or not changed else ["files that nginx reads, or their modes, were others"],
+        "lines": lines if lines or not changed else ["files that nginx reads, or their modes, differed"],
         "unread": changed or os.path.exists(os.path.join(directory, os.path.basename(PENDING_PATH))),
         **{name: held[name] for name in ("not_after", "days_left", "own")},
         "certificate_names": held["names"],
@@ -246,7 +246,7 @@ def main() -> None:
     except OSError as error:
         place = error.filename or directory
         module.fail_json(
-            msg=f"{place} cannot be written to ({error.strerror}), expected a directory of root's: run with become"
+            msg=f"{place} cannot be written to ({error.strerror}), expected a directory owned by root: run with become"
         )
     module.exit_json(**result)
 

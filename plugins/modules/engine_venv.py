@@ -190,8 +190,8 @@ def converge(parameters: Mapping[str, Any], check_mode: bool, host: Host) -> dic
 def _check_wheels(source: Source) -> None:
     if source.wheels and not (source.wheels.startswith("/") and os.path.isdir(source.wheels)):
         raise VenvError(
-            f"engine_venv_wheels is {source.wheels!r}, which is no directory on the host, expected one with the wheels "
-            "of the lock: copy them there, or leave it out to use an index. Nothing was changed."
+            f"engine_venv_wheels is {source.wheels!r}, which is not a directory on the host, expected one with the "
+            "wheels of the lock: copy them there, or leave it out to use an index. Nothing was changed."
         )
 
 

@@ -199,7 +199,7 @@ def main() -> None:
     if module.params["confirm_timeout"] < LEAST_TIMEOUT:
         module.fail_json(
             msg=f"confirm_timeout is {module.params['confirm_timeout']} s, expected at least {LEAST_TIMEOUT} s: the "
-            "controller needs that long to come back"
+            "controller needs that long to reconnect"
         )
     if module.params["state"] == "present" and not module.check_mode and not host.has("nft"):
         module.fail_json(msg="The rules cannot be loaded, nft is not installed: install nftables")

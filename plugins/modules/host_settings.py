@@ -120,8 +120,8 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         module.fail_json(
-            msg=f"The settings cannot be kept ({place}{error.strerror or error}), expected what root can read and "
-            "write: "
+            msg=f"The settings cannot be written ({place}{error.strerror or error}), expected files that root "
+            "can read and write: "
             "run with become, and run again once it can be; what was changed so far is in the ledger"
         )
     else:

@@ -292,7 +292,7 @@ def choose(files: list[RemoteFile], selection: Selection, parameters: Mapping[st
     elsewhere = sorted(item.path for item in chosen if not item.digest)
     if elsewhere:
         raise HubError(
-            f"the node that shares has left out {elsewhere[0]}, expected every file that this one is to have: give "
+            f"the sharing node has left out {elsewhere[0]}, expected every file that this node is to have: give "
             "both the same model_weights_files and run again"
         )
     return chosen
@@ -372,9 +372,9 @@ def check_contents(found: str, parameters: Mapping[str, Any]) -> None:
     if found and expected and found != expected:
         raise HubError(
             f"the files of {parameters['repository']} at {parameters['revision']} have the digest {found} together, "
-            f"expected {expected} as they are pinned: they are not the files that somebody looked at, or others are "
-            "chosen than then (model_weights_files); find out which before you change the pin; nothing was recorded "
-            "as verified"
+            f"expected {expected} as they are pinned: they are not the files that were reviewed, or "
+            "the selection has changed (model_weights_files); find out which before you change the pin; nothing was "
+            "recorded as verified"
         )
 
 
@@ -385,7 +385,7 @@ def leftovers(directory: str, there: Mapping[str, tuple[int, int]]) -> list[str]
     size = sum(size for size, _ in there.values())
     words = (
         f"{directory} has {len(there)} files ({gigabytes(size)}, such as {min(there)}) that the engine does not load: "
-        "they are left alone; remove them to have the room"
+        "they are left alone; remove them to free the space"
     )
     return [words]
 
@@ -424,7 +424,7 @@ def verify(host: Host, parameters: Mapping[str, Any], meter: Meter) -> dict[str,
     try:
         files = recorded_files(text)
     except (ValueError, KeyError, TypeError) as error:
-        told = f"{directory} has a record that cannot be used ({error}): bring the model again, which makes a new one"
+        told = f"{directory} has a record that cannot be used ({error}): fetch the model again, which writes a new one"
         return {"changed": False, "files": 0, "bytes": 0, "problems": [told]}
     if not files:
         return {"changed": False, "files": 0, "bytes": 0, "problems": [f"{directory} has no record of verified files"]}

@@ -204,7 +204,7 @@ def main() -> None:
     if controller < ports + LEAST_MARGIN:
         module.fail_json(
             msg=f"confirm_timeout is {controller} s, expected at least {ports + LEAST_MARGIN} s: the ports have "
-            f"{ports} s to come up, and the controller needs {LEAST_MARGIN} s to look at them"
+            f"{ports} s to come up, and the controller needs {LEAST_MARGIN} s to check them"
         )
     changer = Changer(module.params, host)
     try:

@@ -432,7 +432,7 @@ def main() -> None:
     except (ValueError, TypeError, AttributeError) as error:
         module.fail_json(msg=f"desired is not a mapping of roles to desired states: {error}")
     except OSError as error:
-        module.fail_json(msg=f"This host cannot be read: {error}. Run with become: most of it takes root's rights.")
+        module.fail_json(msg=f"This host cannot be read: {error}. Run with become: most of it needs root's rights.")
     else:
         module.exit_json(changed=False, observation=observation, **further)
 

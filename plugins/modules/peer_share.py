@@ -152,7 +152,7 @@ def shared_directory(host: Host, directory: str) -> dict[str, Any]:
     verified, reason = verify_record(record, lambda path: host.size_and_mtime(os.path.join(directory, path)))
     if not verified:
         raise ShareError(
-            f"{directory} cannot be shared: {reason}; expected it as it was verified: bring it again on this node first"
+            f"{directory} cannot be shared: {reason}; expected it as it was verified: fetch it again on this node first"
         )
     return {
         "directory": directory,
@@ -178,7 +178,7 @@ def settings(host: Host, parameters: Mapping[str, Any]) -> dict[str, Any]:
         peers = [str(ipaddress.ip_address(one)) for one in parameters["peers"]]
     except ValueError as error:
         raise ShareError(
-            f"peers has an entry that is no address ({error}): give the nodes' own on the fabric"
+            f"peers has an entry that is not an address ({error}): give the nodes' own addresses on the fabric"
         ) from error
     return {
         "address": parameters["address"],

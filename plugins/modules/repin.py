@@ -474,7 +474,7 @@ def main() -> None:
         # Not cut off, so the controller must not ask again: the journal or a parameter is not what it should be.
         module.fail_json(
             msg=f"The step {module.params['action']} cannot be taken: {type(error).__name__} {error}. Expected a "
-            f"journal and parameters of this release of Firstlight: look at {machine.journals.path}",
+            f"journal and parameters of this release of Firstlight: see {machine.journals.path}",
             refused=True,
         )
     else:

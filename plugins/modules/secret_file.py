@@ -97,7 +97,7 @@ def read(path: str) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise SecretError(f"{path} is not text, expected one line: remove it to have a new secret made") from error
+        raise SecretError(f"{path} is not text, expected one line: remove it to have a new secret generated") from error
 
 
 def wanted(current: str | None, parameters: dict[str, Any]) -> str:
@@ -108,8 +108,7 @@ def wanted(current: str | None, parameters: dict[str, Any]) -> str:
         if len(secret) < SHORTEST or any(character.isspace() for character in secret):
             raise SecretError(
                 f"the secret given for {path} has {len(secret)} characters, expected at least {SHORTEST} "
-                "without blanks: "
-                "give a longer one, or none to have one made"
+                "without spaces: give a longer one, or none to have one generated"
             )
         return f"{prefix}{secret}"
     if current is None or not current.strip():
@@ -118,7 +117,7 @@ def wanted(current: str | None, parameters: dict[str, Any]) -> str:
         raise SecretError(
             f"{path} is there but does not hold a secret of at least {SHORTEST} characters"
             + (f" after {prefix!r}" if prefix else "")
-            + ": correct it, or remove it to have a new one made"
+            + ": correct it, or remove it to have a new one generated"
         )
     return current
 
@@ -135,13 +134,13 @@ def wanted_key(current: str | None, parameters: dict[str, Any]) -> str | None:
     if content is not None:
         if not is_key(content):
             raise SecretError(
-                f"what is given for {path} is no private key of OpenSSH's: give one, or none to have one made"
+                f"the value given for {path} is not a private key of OpenSSH: give one, or none to have one generated"
             )
         return f"{content.strip()}\n"
     if current is None or not current.strip():
         return None
     if not is_key(current):
-        raise SecretError(f"{path} is there but is no private key of OpenSSH's: remove it to have a new one made")
+        raise SecretError(f"{path} is there but is not a private key of OpenSSH: remove it to have a new one generated")
     return current
 
 
@@ -202,7 +201,7 @@ def main() -> None:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(
-            msg=f"{module.params['path']} cannot be kept ({error.strerror}), expected a directory root "
+            msg=f"{module.params['path']} cannot be written ({error.strerror}), expected a directory root "
             "can write to: "
             "run with become"
         )

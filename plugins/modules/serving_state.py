@@ -260,7 +260,7 @@ def take_off(host: Host, parameters: dict[str, Any], *, check_mode: bool) -> dic
         return {**told, "msg": f"{why}, expected to be allowed to: run with become"}
     if told["left"]:
         why = f"Something is left: {'; '.join(told['left'])}"
-        told["msg"] = f"{why}. Expected nothing: look at the host, and run again"
+        told["msg"] = f"{why}. Expected nothing: check the host, and run again"
     return told
 
 

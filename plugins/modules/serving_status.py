@@ -239,7 +239,7 @@ def idle_result(left: list[str], seconds: float) -> dict[str, Any]:
     told: dict[str, Any] = {"outcome": DONE, "message": words, "left": left, "epochs": {}, "seconds": seconds}
     if left:
         told["msg"] = (
-            f"After {seconds:g} s there is still something of serving: {words}. Expected nothing: see "
+            f"After {seconds:g} s something of serving is left: {words}. Expected nothing: see "
             f"`journalctl --unit {SUPERVISOR_UNIT}` on the host, stop what is named, and run again"
         )
     return told

@@ -94,7 +94,7 @@ def _document(text: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise OutputError(f"the client's result is not JSON ({str(error)[:120]})") from error
     if not isinstance(document, Mapping):
-        raise OutputError("the client's result has no object in it")
+        raise OutputError("the client's result is not a JSON object")
     return document
 
 
@@ -119,7 +119,7 @@ def _from_requests(document: Mapping[str, Any], targets: Mapping[str, float | No
     }
     columns = [_list(document, name) for name in ("ttfts", "itls", "output_lens", "errors")]
     if len({len(column) for column in columns}) != 1:
-        raise OutputError("the client's result tells of another number of requests in each of its lists")
+        raise OutputError("the client's result has lists with different numbers of requests")
     rows: list[dict[str, float]] = []
     gaps: list[float] = []
     for ttft, itls, tokens, error in zip(*columns, strict=True):

@@ -53,7 +53,7 @@ def read_page(reply: Reply) -> dict[str, Any]:
         return {"problem": reply.problem or f"HTTP {reply.status}", "down": not (reply.status or reply.timed_out)}
     data = parse_vllm_metrics(reply.body)[0] or parse_sglang_metrics(reply.body)[0]
     if "generation_tokens" not in data:
-        return {"problem": "it tells no counters"}
+        return {"problem": "it reports no counters"}
     samples, _ = read_samples(reply.body, [])
     sums = [
         [value for name, _, value in samples if name in names and math.isfinite(value)] for names in (_QUERIES, _HITS)
@@ -93,7 +93,7 @@ def used_words(
         if before["problem"] or after["problem"]:
             if not (down and before.get("down") and after.get("down")):
                 why = after["problem"] or before["problem"]
-                found.append(f"{after['url']} does not say whether it is in use ({why})")
+                found.append(f"{after['url']} does not report whether it is in use ({why})")
             continue
         counts = {
             "running": min(before["running"], after["running"]),

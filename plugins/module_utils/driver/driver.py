@@ -262,24 +262,24 @@ def problems(
     found = []
     if observed.get("silent"):
         found.append(
-            f"{observed.get('error')}, expected an answer: a GPU or its firmware hangs, and what it is doing cannot be "
-            "read. Look for Xid in `dmesg`, and reboot the host"
+            f"{observed.get('error')}, expected an answer: a GPU or its firmware hangs, and its state cannot "
+            "be read. Look for Xid in `dmesg`, and reboot the host"
         )
     mig = observed.get("mig") or {}
     if not mig_ok and (mig.get("current") or mig.get("pending")):
         now = "on" if mig.get("current") else "off now and on after the next reset"
         found.append(
-            f"MIG is {now}, expected it off: no GPU can then work with another one. Turn it off with "
+            f"MIG is {now}, expected it off: with MIG on, GPUs cannot work together. Turn it off with "
             "`nvidia-smi -mig 0` and reset the GPUs, or set nvidia_driver_mig_ok to keep it"
         )
     if builds_module(packages) and observed.get("secure_boot", False) is None and not signing_ok:
         found.append(
-            "whether Secure Boot is on cannot be read, and with it the kernel would refuse the module that DKMS builds "
+            "whether Secure Boot is on cannot be read; if it is, the kernel would refuse the module that DKMS builds "
             "here. Install mokutil, or set nvidia_driver_signing_ok where modules are signed or Secure Boot is off"
         )
     if builds_module(packages) and observed.get("secure_boot") and not signing_ok and not observed.get("signing"):
         found.append(
-            "Secure Boot is on and no key of this host's own is enrolled, so the kernel would refuse the module that "
+            "Secure Boot is on and no key of this host is enrolled, so the kernel would refuse the module that "
             "DKMS builds here. Enrol one with `mokutil --import /var/lib/shim-signed/mok/MOK.der` and a reboot, take "
             "Ubuntu's signed linux-modules-nvidia packages instead (with Ubuntu's own user space: a stack whose "
             "driver comes from ubuntu-archive), turn Secure Boot off, or set nvidia_driver_signing_ok where modules "
@@ -288,8 +288,8 @@ def problems(
     moves = want is None or not matches(observed.get("installed"), want)
     if moves and observed.get("runfile"):
         found.append(
-            f"a driver was installed here by NVIDIA's own installer ({observed['runfile']} is there), expected none "
-            "but that of packages: their files would lie over each other. Take it away with `nvidia-uninstall`, "
+            f"a driver was installed here by NVIDIA's own installer ({observed['runfile']} is there), expected "
+            "it from packages only: their files would overwrite each other. Remove it with `nvidia-uninstall`, "
             "reboot, and run again"
         )
     reboots = moves or observed.get("reboot_required")
@@ -313,9 +313,9 @@ def _unbuildable(observed: Mapping[str, Any], want: Mapping[str, Any]) -> list[s
     there = " and ".join(f"{role} is {version}" for role, version in bad.items())
     told = (
         f"{there}, expected one before {limit}: the modules of driver {wanted_words(want)} are known not to build on "
-        f"{limit} and later, and apt would end half way. Boot and keep an older kernel (remove linux-image-"
+        f"{limit} and later, and apt would stop halfway. Boot and keep an older kernel (remove linux-image-"
         f"{next(iter(bad.values()))}), take a newer driver of the branch (catalog/rules/driver_build.yml says which), "
-        "or set nvidia_driver_kernel_below to nothing where you know better"
+        "or set nvidia_driver_kernel_below to nothing if you know better"
     )
     return [told]
 
@@ -338,9 +338,9 @@ def reboot_blockers(observed: Mapping[str, Any]) -> list[str]:
     dkms = f" DKMS says: {'; '.join(builds)}." if builds else ""
     told = (
         f"the next boot starts the kernel {kernel}, whose module nvidia is {found}, expected {installed} there: the "
-        f"GPUs would be gone after it.{dkms} Install linux-headers-{kernel} and run `dkms autoinstall -k {kernel}` "
-        f"(with precompiled modules, install the linux-modules-nvidia package of {kernel}), or remove "
-        f"linux-image-{kernel}; `modinfo -k {kernel} -F version nvidia` has to say {installed}"
+        f"GPUs would be gone after that boot.{dkms} Install linux-headers-{kernel} and run `dkms autoinstall -k "
+        f"{kernel}` (with precompiled modules, install the linux-modules-nvidia package of {kernel}), or remove "
+        f"linux-image-{kernel}; `modinfo -k {kernel} -F version nvidia` must print {installed}"
     )
     return [told]
 
@@ -352,9 +352,9 @@ def _next_kernel(observed: Mapping[str, Any]) -> list[str]:
     if not version or version == observed.get("kernel") or after.get("headers"):
         return []
     told = (
-        f"a reboot for the driver would start the kernel {version}, whose headers are not there, expected the running "
-        f"{observed.get('kernel')} or headers: DKMS could build no module for it, and neither the new driver nor the "
-        f"former one would load. Install linux-headers-{version}, or remove linux-image-{version}, or reboot into it "
-        "before the driver moves"
+        f"a reboot for the driver would start the kernel {version}, whose headers are not installed, expected the "
+        f"running {observed.get('kernel')} or headers: DKMS could build no module for it, and neither the new driver "
+        f"nor the former one would load. Install linux-headers-{version}, or remove linux-image-{version}, or reboot "
+        "into it before the driver moves"
     )
     return [told]

@@ -58,7 +58,7 @@ class FirewallChanger(ConfirmedSteps):
             return
         ports, sources = ", ".join(self.params["ssh_ports"]), ", ".join(self.params["ssh_from"]) or "anywhere"
         raise FirewallError(
-            f"These rules would cut off the connection that they come over, from {connection.client} to port "
+            f"These rules would cut off the connection that they are sent over, from {connection.client} to port "
             f"{connection.port}; nothing was changed. SSH would be open on port {ports} from "
             f"{sources}: add {connection.port} to firewall_ssh_ports, or {connection.client} to firewall_ssh_from"
         )
@@ -127,7 +127,7 @@ class FirewallChanger(ConfirmedSteps):
             if live is not None:
                 ran = self.host.run(["nft", "-f", "-"], stdin=REMOVAL)
                 if not ran.ok:
-                    raise FirewallError(f"The rules cannot be taken away ({ran.summary}): run with become")
+                    raise FirewallError(f"The rules cannot be removed ({ran.summary}): run with become")
             if os.path.lexists(self.path):
                 remove_durable(self.path)
         return {"changed": bool(sentences), "differences": sentences, "diff": diff}

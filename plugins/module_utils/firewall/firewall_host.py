@@ -35,7 +35,7 @@ def listing_of(host: Host, rules: str, timeout: float = 30.0) -> str:
     """List these rules as the kernel does, by loading them in a temporary network namespace."""
     ran = host.run(["unshare", "--net", "--", "/bin/sh", "-c", f"nft -f - && {_LIST}"], timeout, stdin=rules)
     if not ran.ok:
-        raise FirewallError(f"nft does not take the rules, nothing was changed ({ran.summary})")
+        raise FirewallError(f"nft rejects the rules, nothing was changed ({ran.summary})")
     return ran.stdout
 
 

@@ -52,7 +52,5 @@ fi
 def outcome_words(outcome: Mapping[str, Any], path: str) -> str:
     """Describe the outcome of a rollback in a sentence."""
     if not outcome["undone"]:
-        return (
-            f"Putting the former rules back did not go well ({outcome['problem']}): look at it on the host's console."
-        )
-    return f"The host put {path} and the rules back as they were."
+        return f"Restoring the former rules failed ({outcome['problem']}): check it on the host's console."
+    return f"The host restored {path} and the rules."

@@ -151,7 +151,7 @@ def change_words(cause: Mapping[str, Any]) -> str:
     if cause.get("error"):
         words += f", and ended with: {cause['error']}"
     elif not cause.get("ended", True):
-        words += ", and never came to its end (killed, or the host lost power)"
+        words += ", and never finished (killed, or the host lost power)"
     return words
 
 
@@ -175,7 +175,7 @@ def _hold_words(cause: Mapping[str, Any] | None) -> str:
     # pinned version was put on hold after its last change, so that change's command is not the cause.
     if cause and (cause.get("log") == "dpkg" or "--allow-change-held-packages" in command):
         return change_words(cause)
-    return "no log tells who takes a hold off (`apt-mark unhold` leaves no trace)"
+    return "no log records who removes a hold (`apt-mark unhold` leaves no trace)"
 
 
 def _driver_words(key: str, cause: Mapping[str, Any] | None, history: Mapping[str, Any]) -> str | None:
@@ -199,8 +199,8 @@ def _path_words(found: Mapping[str, Any] | None, observed: Any) -> str | None:
         return None
     absent = isinstance(observed, Mapping) and observed.get("exists") is False
     if absent:
-        return f"no log tells; its directory was last changed at {found['changed']}"
-    return f"no log tells; it was last written at {found['changed']}"
+        return f"no log names the cause; its directory was last changed at {found['changed']}"
+    return f"no log names the cause; it was last written at {found['changed']}"
 
 
 def _sysctl_words(found: Mapping[str, Any] | None, observed: Any) -> str:
@@ -216,4 +216,4 @@ def _unit_words(found: Mapping[str, Any] | None) -> str | None:
         return None
     result = found.get("result")
     how = "" if not result or result == "success" else f", after it failed ({result})"
-    return f"{found.get('state') or 'as it is'} since {found['since']}{how}"
+    return f"{found.get('state') or 'unchanged'} since {found['since']}{how}"

@@ -157,7 +157,7 @@ def _cuda(host: Host, release: str, timeout: float) -> State:
         return found
     result = host.run([compiler, "--version"], timeout)
     told = parse_nvcc_version(result.stdout)
-    error = None if result.ok and told.release else result.summary if not result.ok else "it does not say its version"
+    error = None if result.ok and told.release else result.summary if not result.ok else "it reports no version"
     return {**found, "release": told.release, "compiler": told.version, "error": error}
 
 

@@ -108,7 +108,7 @@ class Way:
         """The problem with the path, if one is known."""
         if self.here is False:
             return (
-                f"its address {self.address} is on none of its ports, so that Ray is bound to the wrong interface; "
+                f"its address {self.address} is on none of its ports, so Ray is bound to the wrong interface; "
                 "bring the fabric up there (fabric_network role)"
             )
         if self.refusal:

@@ -157,7 +157,7 @@ def _addresses(entry: object) -> Mapping[str, str]:
     try:
         return {str(node): canonical(str(one)) for node, one in given.items()}
     except ValueError as error:
-        raise ConfigError(f"addresses has one that is none ({error}), expected IP addresses by node") from error
+        raise ConfigError(f"addresses has an invalid address ({error}), expected IP addresses by node") from error
 
 
 def _evaluate(config: Config) -> None:
@@ -182,7 +182,7 @@ def _evaluate(config: Config) -> None:
     named = {name for group in config.groups for name in group.plan.nodes}
     lacking = sorted((named - {config.head} if config.node == config.head else {config.node}) - set(config.tokens))
     if lacking:
-        raise ConfigError(f"tokens has none of {lacking[0]}, expected one: the group has several nodes")
+        raise ConfigError(f"tokens has none for {lacking[0]}, expected one: the group has several nodes")
 
 
 def _group(entry: object, node: str) -> GroupConfig:
@@ -194,7 +194,7 @@ def _group(entry: object, node: str) -> GroupConfig:
         for one, units in _mapping(group.get("nodes"), f"nodes of group {name}").items()
     }
     if node not in nodes:
-        raise ConfigError(f"group {name} has no node {node}, expected the own one among {', '.join(nodes) or 'none'}")
+        raise ConfigError(f"group {name} has no node {node}, expected this node among {', '.join(nodes) or 'none'}")
     if head not in nodes:
         raise ConfigError(f"group {name} has no node {head}, expected its head among {', '.join(nodes)}")
     if not any(nodes.values()):
@@ -293,7 +293,7 @@ def _text(values: Mapping[str, Any], name: str, otherwise: str | None = None) ->
     value = values.get(name, otherwise)
     value = otherwise if value is None else value
     if not isinstance(value, str) or (not value and otherwise is None):
-        raise ConfigError(f"{name} is {_kind(value)}, expected a text")
+        raise ConfigError(f"{name} is {_kind(value)}, expected a string")
     return value
 
 

@@ -96,7 +96,7 @@ class HostSettings:
             raise SettingsError(
                 f"The desired state has {', '.join(strange)}, expected only {', '.join(sorted(_LOOKED))}: other "
                 "modules "
-                "do these"
+                "handle these"
             )
 
     def _refuse(self, found: list[Difference]) -> None:
@@ -108,7 +108,7 @@ class HostSettings:
             if item["kind"] == "linger" and item["expected"] and not self.things.is_account(item["key"]):
                 raise SettingsError(
                     f"There is no account {item['key']} on this host, expected every one of host_tuning_linger_users. "
-                    "Nothing was changed. Make the account, or take it off the list"
+                    "Nothing was changed. Create the account, or remove it from the list"
                 )
 
     def _coming(self, changing: list[Difference], fetch: bool) -> dict[str, list[str]]:
@@ -219,7 +219,7 @@ class HostSettings:
         problems = self.things.give_back(things)
         if problems:
             raise SettingsError(
-                f"Not everything could be given back, the ledger {self.book.path} stays: {' '.join(problems)}"
+                f"Not everything could be restored, the ledger {self.book.path} stays: {' '.join(problems)}"
             )
         ledger = self.book.read() or {"directories": []}
         for folder in sorted(ledger["directories"], reverse=True):

@@ -135,13 +135,13 @@ def _sentence_of_swap(_key: str, _expected: Any, observed: Any) -> str:
 
 def _sentence_of_clock(_key: str, expected: Any, observed: Any) -> str:
     if observed == UNKNOWN:
-        return "what keeps the time is unknown, expected a service that does"
+        return "the time service is unknown, expected one"
     service = observed.get("service")
     if not service:
-        return f"nothing keeps the time (none of {CLOCK_WORDS} is installed), expected a service that does"
+        return f"there is no time service (none of {CLOCK_WORDS} is installed), expected one"
     words = {"enabled": "is not enabled", "active": "does not run", "synchronized": "has not set the clock yet"}
     wrong = [words[field] for field in expected if field in words]
-    return f"time service {service} {' and '.join(wrong)}, expected a clock that it keeps right"
+    return f"time service {service} {' and '.join(wrong)}, expected it to keep the clock right"
 
 
 CLOCK_WORDS = "chrony, ntpsec, ntp, openntpd and systemd-timesyncd"
@@ -149,10 +149,10 @@ CLOCK_WORDS = "chrony, ntpsec, ntp, openntpd and systemd-timesyncd"
 
 def _sentence_of_ledger(key: str, _expected: Any, observed: Any) -> str:
     if observed == UNKNOWN:
-        return f"{key} is unknown, expected to read what is to be given back"
+        return f"{key} is unknown, expected to read what has to be restored"
     if "error" in observed:
-        return f"{key} cannot be used ({observed['error']}), expected what the host's settings were before"
-    return f"{', '.join(observed['keeps']) or key} is still changed, expected it as it was before"
+        return f"{key} cannot be used ({observed['error']}), expected the host's former settings"
+    return f"{', '.join(observed['keeps']) or key} is still changed, expected its former state"
 
 
 register(
@@ -180,5 +180,5 @@ def tuning_remedy(host: str, item: Mapping[str, Any]) -> str | None:
     if item["kind"] == "governor" and isinstance(item["observed"], Mapping) and "offered" in item["observed"]:
         return f"set host_tuning_governor to keep, or to one of: {item['observed']['offered']}"
     if item["kind"] == "ledger" and isinstance(item["observed"], Mapping) and "error" in item["observed"]:
-        return f"put a copy of {item['key']} back on {host}, or move it away: its settings now then count as its own"
+        return f"restore a copy of {item['key']} on {host}, or move it away: its present settings then count as its own"
     return None

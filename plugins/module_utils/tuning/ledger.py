@@ -31,9 +31,9 @@ class Book:
             return None
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"{self.path} has what this host's settings were before, and cannot be used: {error}. Nothing was "
-                "changed. Put a copy of it back, or move it away: the settings that are there now then count as the "
-                "host's own"
+                f"{self.path} records this host's former settings, and cannot be used: {error}. Nothing was "
+                "changed. Restore a copy of it, or move it away: the present settings then "
+                "count as the host's own"
             ) from error
 
     def remember(self, things: Mapping[str, Any], directories: Iterable[str] = ()) -> None:

@@ -80,7 +80,7 @@ class Packages:
             if name in self.accounts():
                 result = self.host.run(["userdel", name], 60)
                 if not result.ok:
-                    raise SettingsError(f"Account {name} came with a package and stays: {result.summary}. Run again")
+                    raise SettingsError(f"Account {name} was added by a package and stays: {result.summary}. Run again")
 
     def purge(self, names: Sequence[str]) -> None:
         """Purge packages; raises SettingsError if other packages now depend on them."""
@@ -91,9 +91,9 @@ class Packages:
         others = sorted({step.name for step in parse_simulation(simulated.stdout)} - set(names))
         if others:
             raise SettingsError(
-                f"Package {', '.join(there)} was installed for a setting, but {', '.join(others)} needs it by now, "
-                "expected nothing else to go: remove that first, or keep both by taking the setting's things out of "
-                "the ledger"
+                f"Package {', '.join(there)} was installed for a setting, but {', '.join(others)} needs it now, "
+                "expected nothing else to go: remove that first, or keep both by removing the setting's "
+                "entries from the ledger"
             )
         result = self.host.run(["apt-get", "purge", "--yes", *_LOCK, *there], _TIMEOUT, env=QUIET)
         if not result.ok or self.installed(names):

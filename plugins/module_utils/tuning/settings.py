@@ -70,10 +70,10 @@ def parse_ledger(text: str) -> Ledger:
         if found["version"] != VERSION:
             raise ValueError(f"it is of version {found['version']}, expected {VERSION}")
         if not isinstance(found["things"], dict) or not isinstance(found["directories"], list):
-            raise TypeError("things or directories are of another type")
+            raise TypeError("things or directories are of the wrong type")
         return {**new_ledger(), **found}
     except (TypeError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"it is no ledger ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it is not a ledger ({type(error).__name__}: {error})") from error
 
 
 def rendered(ledger: Ledger) -> str:

@@ -69,14 +69,14 @@ class Things:
             self.tree.write_value(path, value)
         except OSError as error:
             raise SettingsError(
-                f"{path} does not take {value} ({error.strerror}), expected a kernel that does: run with become, on a "
-                "host whose /proc/sys and /sys are writable, or leave the setting alone"
+                f"{path} does not accept {value} ({error.strerror}), expected a kernel that does: run with become, "
+                "on a host whose /proc/sys and /sys are writable, or leave the setting alone"
             ) from error
 
     def swap_off(self) -> None:
         """Disable all swap devices."""
         for one in read_swap(self.host):
-            self._run(["swapoff", one["device"]], "free the memory it would have to come back to")
+            self._run(["swapoff", one["device"]], "free memory for what is swapped out")
 
     def swap_on(self, former: Iterable[Mapping[str, Any]]) -> None:
         """Enable the former swap devices again."""
@@ -85,7 +85,7 @@ class Things:
             if one["device"] not in now:
                 # Negative priorities are assigned by the kernel, and cannot be requested.
                 priority = ["--priority", str(one["priority"])] if one["priority"] >= 0 else []
-                self._run(["swapon", *priority, one["device"]], "look whether it is still there")
+                self._run(["swapon", *priority, one["device"]], "check whether it is still there")
 
     def is_account(self, name: str) -> bool:
         """Whether this account exists."""
@@ -98,7 +98,7 @@ class Things:
             self.tree.put(f"{LINGER}/{user}", dict(ABSENT))
             return
         word = "enable-linger" if linger else "disable-linger"
-        self._run(["loginctl", "--no-ask-password", word, user], "look whether logind runs")
+        self._run(["loginctl", "--no-ask-password", word, user], "check whether logind runs")
 
     def _run(self, argv: list[str], advice: str) -> None:
         result = self.host.run(argv, 300)

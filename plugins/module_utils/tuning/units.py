@@ -31,8 +31,8 @@ class Units:
             started = words[-1] if {"start", "restart"} & set(words) else ""
             told = f"Unit {started} does not start ({self._last_lines(started)}): " if started else ""
             raise SettingsError(
-                f"{told}`systemctl {' '.join(words)}` failed: {result.summary}. Look at `systemctl status` and "
-                "`journalctl` on the host, and run again"
+                f"{told}`systemctl {' '.join(words)}` failed: {result.summary}. See `systemctl "
+                "status` and `journalctl` on the host, and run again"
             )
 
     def _last_lines(self, name: str) -> str:

@@ -139,5 +139,5 @@ def test_an_observation_that_had_no_time_for_the_driver_is_no_answer(
     ],
 )
 def test_what_it_cannot_use_is_refused(arguments: tuple[Any, ...], more: dict[str, Any]) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"role_facts (takes|cannot tell of)"):
+    with pytest.raises(AnsibleFilterError, match=r"role_facts (takes|cannot describe)"):
         role_facts(*arguments, **more)

@@ -264,7 +264,7 @@ def test_a_host_that_took_no_part_in_the_connectivity_test() -> None:
     ],
 )
 def test_results_of_another_shape_are_refused(subject: str, facts: dict[str, Any]) -> None:
-    with pytest.raises(AnsibleLookupError, match=f"group_state cannot tell of {subject}"):
+    with pytest.raises(AnsibleLookupError, match=f"group_state cannot describe {subject}"):
         state(subject, {"a": facts}, power={"rack_w": 1}, members=["a"])
 
 

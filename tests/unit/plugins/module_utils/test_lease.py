@@ -124,7 +124,7 @@ def test_a_directory_that_goes_with_the_former_lease_is_made_again(head: Head, m
     monkeypatch.setattr(os, "makedirs", made)
     assert head.take("alice")["taken"]
     monkeypatch.setattr(os, "makedirs", lambda path, **_named: shutil.rmtree(path, ignore_errors=True))
-    with pytest.raises(LeaseError, match="goes away again and again"):
+    with pytest.raises(LeaseError, match="keeps disappearing"):
         head.take("bob")
 
 
@@ -139,7 +139,7 @@ def test_what_others_keep_beside_it_stays(head: Head) -> None:
 def test_a_file_that_is_no_lease_is_named(head: Head, text: str) -> None:
     head.path.parent.mkdir()
     head.path.write_text(text)
-    with pytest.raises(LeaseError, match=r"lease\.json is not what a run writes there, expected .*remove the file"):
+    with pytest.raises(LeaseError, match=r"lease\.json was not written by a run, expected .*remove the file"):
         head.take("alice")
     assert head.path.read_text() == text
 

@@ -172,7 +172,7 @@ class Picky(Machine):
 def test_nothing_is_written_that_its_program_refuses(rack: Rack) -> None:
     machine = Picky(rack.machine().root / "picky")
     refused = Around(directories={"/run/one": "0711"}, validate={CONFIG: "check --quiet %s"})
-    with pytest.raises(SettingsError, match=r"refuses what is to be /etc/firstlight/one\.json: .* unknown directive"):
+    with pytest.raises(SettingsError, match=r"rejects the new /etc/firstlight/one\.json: .* unknown directive"):
         services(machine).converge(DESIRED, CONTENTS, around=refused)
     assert not machine.place(CONFIG).exists()
     assert not machine.place(UNIT).exists()

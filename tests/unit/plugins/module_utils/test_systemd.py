@@ -61,7 +61,7 @@ def test_a_quoted_argument_is_read_back_as_one(argument: str) -> None:
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\\\n", "\x00"])
 def test_no_value_of_a_unit_begins_another_setting(end: str) -> None:
     forged = f"x{end}ExecStartPre=/bin/sh -c id"
-    with pytest.raises(ValueError, match="the value of Description in a unit has an end of a line"):
+    with pytest.raises(ValueError, match="the value of Description in a unit has a line break"):
         render_unit([("Unit", [("Description", forged)])])
 
 

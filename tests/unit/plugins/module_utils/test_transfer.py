@@ -42,7 +42,7 @@ def test_a_rate_is_never_negative(steps: list[tuple[float, int]]) -> None:
             "copying 3.1 of 407.0 GB, 1.2 GB/s, 5 min 37 s left",
         ),
         (progress("copying", 100_000_000, 500_000_000, 50e6), "copying 100.0 of 500.0 MB, 50.0 MB/s, 8 s left"),
-        (progress("reading", 5, 500_000_000, 0.0), "reading 0.0 of 500.0 MB, no byte came lately"),
+        (progress("reading", 5, 500_000_000, 0.0), "reading 0.0 of 500.0 MB, no data received lately"),
         (progress("copying", 10**9, 10**9, 0.0), "copying 1.0 of 1.0 GB"),
         (progress("", 0, 0, 0.0), ""),
         ({}, ""),

@@ -251,7 +251,7 @@ def test_what_would_lock_us_out_is_refused(box: Box, change: dict[str, Any], wor
 
 def test_rules_that_the_kernel_refuses_are_not_loaded(box: Box) -> None:
     box.refuses = "Error: syntax error"
-    with pytest.raises(FirewallError, match="nft does not take the rules, nothing was changed"):
+    with pytest.raises(FirewallError, match="nft rejects the rules, nothing was changed"):
         box.apply()
     assert box.left() == []
 

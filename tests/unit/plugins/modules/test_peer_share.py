@@ -143,7 +143,7 @@ def test_a_share_that_does_not_start_is_explained_without_the_token(directory: P
         ({"token": "x y" * 20}, "expected 32 or more letters and digits"),
         ({"lifetime": 0}, "lifetime is 0, expected 1 or more"),
         ({"connections": 0}, "connections is 0"),
-        ({"peers": ["spark1"]}, "peers has an entry that is no address"),
+        ({"peers": ["spark1"]}, "peers has an entry that is not an address"),
     ],
 )
 def test_what_could_not_be_served_is_refused(directory: Path, more: dict[str, Any], words: str) -> None:

@@ -181,7 +181,7 @@ def test_a_given_key_takes_its_place(tmp_path: Path) -> None:
 
 def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    with pytest.raises(SecretError, match="is no private key") as error:
+    with pytest.raises(SecretError, match="is not a private key") as error:
         converge(parameters(path, kind="ssh_key", content="hunter2"), False, MAKER)
     assert "hunter2" not in str(error.value)
     path.write_text("something")

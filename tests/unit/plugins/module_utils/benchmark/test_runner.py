@@ -224,10 +224,10 @@ def test_nothing_is_left_where_it_is_told_to_end(job: Job) -> None:
     machine = Machine(job)
 
     def ended(_: int) -> None:
-        raise RunnerError("it was told to end")
+        raise RunnerError("it was asked to stop")
 
     machine.writes = ended
-    with pytest.raises(RunnerError, match="told to end"):
+    with pytest.raises(RunnerError, match="asked to stop"):
         run(machine)
 
 

@@ -75,7 +75,7 @@ def test_a_server_that_tells_nothing_says_why(reply: Reply) -> None:
         ({}, {"finished": 5}, "4 answered in 5 s"),
         ({"running": 2}, {"running": 3}, "2 running"),
         ({}, {"waiting": 4}, "4 waiting"),
-        ({"problem": "x"}, {}, "does not say"),
+        ({"problem": "x"}, {}, "does not report"),
         ({}, {"problem": "refused"}, "refused"),
     ],
 )
@@ -97,8 +97,8 @@ def test_a_server_is_down_where_it_takes_no_connection(reply: Reply, down: bool)
     """One that is busy with the requests of others may have no time to tell its counters."""
     found = {"url": URL, **read_page(reply)}
     assert (used_words([found], [found], 0, down=True) == "") is down
-    assert "does not say" in used_words([found], [server()], 0, down=True), "it came up between the looks"
-    assert "does not say" in used_words([found], [found], 0)
+    assert "does not report" in used_words([found], [server()], 0, down=True), "it came up between the looks"
+    assert "does not report" in used_words([found], [found], 0)
 
 
 def test_nobody_uses_a_server_that_may_be_down() -> None:

@@ -258,7 +258,7 @@ def test_what_a_metapackage_that_is_no_driver_brought_is_spared() -> None:
 def test_a_driver_without_packages_stands_in_the_way() -> None:
     there = {**QUIET, "runfile": "/usr/bin/nvidia-uninstall", "installed": None}
     (told,) = problems(there, ["nvidia-dkms-580"], False, False, WANT)
-    assert "(/usr/bin/nvidia-uninstall is there), expected none but that of packages" in told
+    assert "(/usr/bin/nvidia-uninstall is there), expected it from packages only" in told
     assert problems({**there, "installed": "580.126.09"}, ["nvidia-dkms-580"], False, False, WANT) == []
 
 

@@ -52,7 +52,7 @@ def test_a_transaction_that_never_ended_lasts_until_the_next() -> None:
     crashed = APT.replace("End-Date: 2026-11-14  06:00:10\n", "")
     found = cause("2", apt=crashed)
     assert found["log"] == "apt"
-    assert "never came to its end" in change_words(found)
+    assert "never finished" in change_words(found)
     later = crashed + "\nStart-Date: 2026-11-14  06:30:00\nCommandline: y\nInstall: x:amd64 (9)\n"
     by_hand = cause(
         "3",
@@ -114,8 +114,8 @@ def test_a_loaded_module_is_told_with_its_boot(boot: str | None, words: str) -> 
     [
         ("hold.x", False, {"packages": {"x": {**MOVED, "command": "apt --allow-change-held-packages x"}}}, "upgraded"),
         ("hold.x", False, {"packages": {"x": {**MOVED, "log": "dpkg"}}}, "dpkg without apt"),
-        ("hold.x", False, {"packages": {"x": MOVED}}, "no log tells who takes a hold off"),
-        ("hold.x", False, {}, "no log tells who takes a hold off"),
+        ("hold.x", False, {"packages": {"x": MOVED}}, "no log records who removes a hold"),
+        ("hold.x", False, {}, "no log records who removes a hold"),
         ("file./a", {"sha256": "1"}, {"paths": {"/a": {"changed": "T"}}}, "last written at T"),
         ("file./a", {"exists": False}, {"paths": {"/a": {"changed": "T"}}}, "its directory was last changed at T"),
         ("venv./opt/v", {"lock": "1"}, {"paths": {"/opt/v": {"changed": "T"}}}, "last written at T"),
@@ -143,7 +143,7 @@ def test_everything_else_says_what_is_known(name: str, observed: Any, history: d
 def test_a_hold_that_is_gone_from_a_package_in_its_place_is_nobodys() -> None:
     """The command that brought the package there ran before it was held."""
     history = {"packages": {"x": {**MOVED, "command": "apt --allow-change-held-packages install x=2"}}}
-    assert "no log tells" in str(by_what("hold.x", False, history))
+    assert "no log records" in str(by_what("hold.x", False, history))
 
 
 @pytest.mark.parametrize("name", ["image.x", "gpus", "unit.u", "file./a", "driver.mig", "driver.loaded", "nonsense"])

@@ -235,9 +235,9 @@ def test_a_broken_ledger_stops_everything(rack: Any) -> None:
     rack.present(machine, rack.wanted())
     machine.write(LEDGER, '{"version": 1, "thi')
     before = machine.everything()
-    with pytest.raises(SettingsError, match="cannot be used: it is no ledger"):
+    with pytest.raises(SettingsError, match="cannot be used: it is not a ledger"):
         rack.absent(machine)
-    with pytest.raises(SettingsError, match="cannot be used: it is no ledger"):
+    with pytest.raises(SettingsError, match="cannot be used: it is not a ledger"):
         rack.present(machine, rack.wanted(host_tuning_swappiness=5))
     assert machine.everything() == before
 

@@ -60,9 +60,9 @@ LEDGER = "/var/lib/firstlight/host_tuning/ledger.json"
         (
             {"clock": {"synchronized": False}},
             {"clock": {"service": None}},
-            "nothing keeps the time (none of chrony, ntpsec",
+            "there is no time service (none of chrony, ntpsec",
         ),
-        ({"clock": {"synchronized": False}}, {}, "what keeps the time is unknown"),
+        ({"clock": {"synchronized": False}}, {}, "the time service is unknown"),
         (
             {"clock": {"synchronized": True}},
             {"clock": {**RUNS, "active": False, "synchronized": False}},
@@ -77,12 +77,12 @@ LEDGER = "/var/lib/firstlight/host_tuning/ledger.json"
         (
             {"ledgers": {LEDGER: {"keeps": ["swap"]}}},
             {"ledgers": {LEDGER: {"exists": True, "keeps": ["governor", "swap"], "error": None}}},
-            "governor is still changed, expected it as it was before",
+            "governor is still changed, expected its former state",
         ),
         (
             {"ledgers": {LEDGER: {"keeps": []}}},
-            {"ledgers": {LEDGER: {"exists": True, "keeps": [], "error": "it is no ledger"}}},
-            f"{LEDGER} cannot be used (it is no ledger)",
+            {"ledgers": {LEDGER: {"exists": True, "keeps": [], "error": "it is not a ledger"}}},
+            f"{LEDGER} cannot be used (it is not a ledger)",
         ),
         (
             {"units": {"swap.target": {"masked": True}}},
@@ -217,7 +217,7 @@ def test_swaps() -> None:
 
 def test_a_ledger_that_cannot_be_used_needs_more_than_another_run() -> None:
     found = {"kind": "ledger", "key": LEDGER, "expected": {"keeps": "nothing else"}}
-    remedy = tuning_remedy("spark0", {**found, "observed": {"error": "it is no ledger"}})
+    remedy = tuning_remedy("spark0", {**found, "observed": {"error": "it is not a ledger"}})
     assert remedy is not None
-    assert remedy.startswith(f"put a copy of {LEDGER} back on spark0, or move it away")
+    assert remedy.startswith(f"restore a copy of {LEDGER} on spark0, or move it away")
     assert tuning_remedy("spark0", {**found, "observed": {"keeps": ["swap"]}}) is None

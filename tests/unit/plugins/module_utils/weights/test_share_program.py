@@ -336,5 +336,5 @@ def test_another_node_knows_what_was_left_out(tmp_path: Path) -> None:
         assert receive(server, tmp_path / "to", files=files)["left_out"] == ["original/x.pth"]
         got = parse_record((tmp_path / "to" / RECORD_NAME).read_text())
         assert got["left_out"] == {"original/x.pth": 7}
-        with pytest.raises(HubError, match=r"the node that shares has left out original/x\.pth.*model_weights_files"):
+        with pytest.raises(HubError, match=r"the sharing node has left out original/x\.pth.*model_weights_files"):
             receive(server, tmp_path / "all")
