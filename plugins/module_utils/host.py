@@ -56,7 +56,7 @@ class Result:
         lines = said_lines(self.stderr) or said_lines(self.stdout)
         if lines:
             return f"{self.argv[0]} returned {self.rc}: {lines[0][:300]}"
-        return f"{self.argv[0]} returned {self.rc} and said nothing"
+        return f"{self.argv[0]} returned {self.rc} and printed nothing"
 
 
 class Host:

@@ -126,8 +126,8 @@ class Services:
                 *(f"file {path} is there, expected none" for path in gone),
                 *(f"directory {path} is missing, expected it to exist" for path in making),
                 *caches,
-                *(f"unit {name} runs with what it read before, expected a restart" for name in [*halted, *again]),
-                *(f"unit {name} runs with what it read before, expected a reload" for name in reloading),
+                *(f"unit {name} runs with its former files, expected a restart" for name in [*halted, *again]),
+                *(f"unit {name} runs with its former files, expected a reload" for name in reloading),
             ],
             "diff": [
                 *(settings_diff(path, seen, desired["json_files"][path]) for path, (seen, _) in merged.items()),

@@ -184,7 +184,7 @@ def keep(host: Host, parameters: dict[str, Any], check_mode: bool, now: datetime
     same = {name: parameters[name] for name in ("directory", "names", "required_names", "days", "renew_days")}
     given = {"certificate": parameters["certificate"], "key": parameters["certificate_key"]}
     held = certificate.converge(host, {**same, **given}, check_mode, now)
-    lines = [f"key {name} is made, or gets another value" for name in kept["made"]]
+    lines = [f"key {name} is created, or gets a new value" for name in kept["made"]]
     lines += [f"key {name} is revoked" for name in kept["revoked"]]
     lines += [f"certificate: {reason}" for reason in held["reasons"]]
     changed = bool(kept["changed"] or held["changed"])

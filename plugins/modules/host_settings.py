@@ -120,9 +120,9 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         module.fail_json(
-            msg=f"The settings cannot be written ({place}{error.strerror or error}), expected files that root "
-            "can read and write: "
-            "run with become, and run again once it can be; what was changed so far is in the ledger"
+            msg=f"The settings cannot be written ({place}{error.strerror or error}), expected files that "
+            "root can read and write: run with become, and run again once they can be; what was changed so far is in "
+            "the ledger"
         )
     else:
         module.exit_json(**result, observation=observation)

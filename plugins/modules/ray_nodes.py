@@ -217,7 +217,7 @@ def wait(
     fewer = short(nodes, parameters["members"], parameters["gpus"])
     summary = f"{len(there)} of {parameters['size']} nodes joined in {clock() - started:.0f} s"
     if gone or fewer or len(there) < parameters["size"]:
-        summary += f"; Ray says: {said_of_itself(host, parameters)}"
+        summary += f"; Ray reports: {said_of_itself(host, parameters)}"
     astray = elsewhere(nodes, parameters["members"])
     return {
         "alive": there,

@@ -149,7 +149,7 @@ class Container:
         shown = self._host.run([DOCKER, "inspect", "--type=container", f"--format={form}", self._job.name])
         words = shown.stdout.split()
         if not shown.ok or len(words) != 4:
-            raise RunnerError(f"the client's container is gone ({shown.summary}): somebody has removed it; run again")
+            raise RunnerError(f"the client's container is gone ({shown.summary}): it was removed; run again")
         return State(words[0] == "true", int(words[1]), int(words[2]), words[3] == "true")
 
     def remove(self) -> None:

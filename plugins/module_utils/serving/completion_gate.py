@@ -96,7 +96,7 @@ def supervisor_of(host: Host, service: str) -> dict[str, Any] | None:
 def supervisor_says(host: Host) -> str:
     """Quote the supervisor, which knows more than the server's log: what it waits for, and why the last start ended."""
     words = supervisor_words(*supervisor_file(host))
-    return f". The supervisor says: {words}" if words else ""
+    return f". The supervisor reports: {words}" if words else ""
 
 
 def wait(

@@ -139,7 +139,7 @@ def kept(found: Found, going: Found) -> list[str]:
     if found.images and not going.images:
         told.append(f"stays: {len(found.images)} images; -e teardown_images=true removes them")
     if found.nginx_masked:
-        told.append("stays: the package nginx, its own unit masked; `systemctl unmask nginx` gives it back to you")
+        told.append("stays: the package nginx, its own unit masked; `systemctl unmask nginx` lets you use it")
     return told
 
 

@@ -68,7 +68,7 @@ def remove_marker(host: Host, *, check_mode: bool, path: str = DRAINED_PATH, rep
     if host.read_text(repin) is not None:
         raise ServiceError(
             f"This host is in the middle of a re-pin ({repin} is there), expected none before it serves again: finish "
-            "it with playbooks/repin.yml, which also gives the host back"
+            "it with playbooks/repin.yml, which also uncordons the host"
         )
     if not check_mode:
         remove_durable(path)

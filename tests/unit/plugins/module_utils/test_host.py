@@ -88,7 +88,7 @@ def test_programs_in_sbin_are_found_without_a_login_path(monkeypatch: pytest.Mon
     ("result", "summary"),
     [
         (Result(("a",), 1, "\n said\n", ""), "a returned 1: said"),
-        (Result(("a",), 2), "a returned 2 and said nothing"),
+        (Result(("a",), 2), "a returned 2 and printed nothing"),
     ],
 )
 def test_summaries(result: Result, summary: str) -> None:

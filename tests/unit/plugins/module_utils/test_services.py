@@ -121,7 +121,7 @@ def test_what_has_to_read_anew_is_restarted_only_where_it_runs(rack: Rack) -> No
     services(machine).converge(DESIRED, CONTENTS, restart=["one.service"])
     assert not [words for words in machine.did if "restart" in words]
     result = services(machine).converge(DESIRED, CONTENTS, restart=["one.service"])
-    assert result["differences"] == ["unit one.service runs with what it read before, expected a restart"]
+    assert result["differences"] == ["unit one.service runs with its former files, expected a restart"]
     assert done(machine, 0)[-1] == "systemctl restart one.service"
 
 
@@ -137,7 +137,7 @@ def test_what_reads_anew_is_reloaded_once_it_runs_and_its_files_changed(rack: Ra
     ran = len(machine.did)
     result = services(machine).converge(changed, CONTENTS, around=READS)
     assert done(machine, ran) == ["systemctl reload one.service"]
-    assert "unit one.service runs with what it read before, expected a reload" in result["differences"]
+    assert "unit one.service runs with its former files, expected a reload" in result["differences"]
     assert not services(machine).converge(changed, CONTENTS, around=READS)["changed"]
     assert not machine.place(MARKER).exists()
 

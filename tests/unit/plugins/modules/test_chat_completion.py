@@ -191,7 +191,7 @@ def test_the_time_is_over_some_time(engine: Engine) -> None:
 
 def test_a_failure_has_what_the_supervisor_knows(engine: Engine) -> None:
     engine.statuses = [503]
-    with pytest.raises(GateError, match=r"The supervisor says: group server is gathering \(no memory\)$"):
+    with pytest.raises(GateError, match=r"The supervisor reports: group server is gathering \(no memory\)$"):
         ask(engine.server_port, host_with(STOPPED, kept("gathering")))
     with pytest.raises(GateError, match=r"balancer\.service is stopped .* says: group server is gathering"):
         ask(9, host_with(STOPPED, kept("gathering")), service="firstlight-balancer.service")

@@ -74,7 +74,7 @@ def test_a_head_that_is_still_starting_is_asked_again() -> None:
 def test_a_missing_node_is_named() -> None:
     result = evaluate(Docker(Result(("docker",), 0, nodes("192.168.100.10"))))
     assert result["missing"] == result["absent"] == ["spark1"]
-    assert result["summary"] == "1 of 2 nodes joined in 5 s; Ray says: 2 active nodes with 2 GPUs"
+    assert result["summary"] == "1 of 2 nodes joined in 5 s; Ray reports: 2 active nodes with 2 GPUs"
 
 
 def test_a_head_that_never_answers_is_given_up() -> None:

@@ -145,7 +145,7 @@ def test_an_empty_file_gets_a_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["short", "", "has a blank in the middle"])
 def test_a_weak_secret_is_refused_without_being_told(tmp_path: Path, content: str) -> None:
-    with pytest.raises(SecretError, match="expected at least 16 without blanks") as caught:
+    with pytest.raises(SecretError, match="expected at least 16 without spaces") as caught:
         converge(parameters(tmp_path / "token", content=content), check_mode=False)
     assert not content or content not in str(caught.value)
 
@@ -154,7 +154,7 @@ def test_a_weak_secret_is_refused_without_being_told(tmp_path: Path, content: st
 def test_a_file_with_something_else_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "server.env"
     path.write_text(text)
-    with pytest.raises(SecretError, match="remove it to have a new one made") as caught:
+    with pytest.raises(SecretError, match="remove it to have a new one generated") as caught:
         converge(parameters(path, prefix="VLLM_API_KEY="), check_mode=False)
     assert text not in str(caught.value)
     assert path.read_text() == text
