@@ -269,5 +269,5 @@ def test_results_of_another_shape_are_refused(subject: str, facts: dict[str, Any
 
 
 def test_another_subject_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(AnsibleLookupError, match=f"knows no 'x', expected one of {', '.join(SUBJECTS)}"):
+    with pytest.raises(AnsibleLookupError, match=f"does not know 'x', expected one of {', '.join(SUBJECTS)}"):
         state("x", {"a": {}})
