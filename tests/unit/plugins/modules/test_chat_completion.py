@@ -193,7 +193,7 @@ def test_a_failure_has_what_the_supervisor_knows(engine: Engine) -> None:
     engine.statuses = [503]
     with pytest.raises(GateError, match=r"The supervisor reports: group server is gathering \(no memory\)$"):
         ask(engine.server_port, host_with(STOPPED, kept("gathering")))
-    with pytest.raises(GateError, match=r"balancer\.service is stopped .* says: group server is gathering"):
+    with pytest.raises(GateError, match=r"balancer\.service is stopped .* reports: group server is gathering"):
         ask(9, host_with(STOPPED, kept("gathering")), service="firstlight-balancer.service")
 
 
