@@ -280,7 +280,7 @@ def test_a_package_too_many_is_found(ask: Ask, machine: Machine, directory: Path
         ({"lock": NEW.replace("python: 3.11", "python: 3.12")}, "python3.11 is Python 3.11, the lock is for 3.12"),
         ({"lock": NEW.replace(f"architecture: {platform.machine()}", "architecture: s390x")}, "the lock is for s390x"),
         ({"compute_capability": "9.1"}, "2 of 2 GPUs have compute capability 9.0, expected at least 9.1: FP8"),
-        ({"wheels": "/nowhere"}, "engine_venv_wheels is '/nowhere', which is no directory"),
+        ({"wheels": "/nowhere"}, "engine_venv_wheels is '/nowhere', which is not a directory"),
     ],
 )
 def test_what_cannot_be_is_one_message_and_the_link_stays(
