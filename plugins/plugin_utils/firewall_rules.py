@@ -106,7 +106,7 @@ def read_opening(value: Any, where: str) -> Opening:
     if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or set(name) - _NAME_CHARACTERS:
         raise SettingError(
             f"{where}.name is {name!r}",
-            f"up to {_LONGEST_NAME} small letters, digits, - and _",
+            f"up to {_LONGEST_NAME} lowercase letters, digits, - and _",
             "give the opening a name such as endpoint",
         )
     protocol = given.get("protocol")
@@ -118,7 +118,7 @@ def read_opening(value: Any, where: str) -> Opening:
         raise SettingError(
             f"{where}.from is empty",
             "at least one network",
-            "name who may come, or write 0.0.0.0/0 and ::/0 for everybody",
+            "name the permitted sources, or write 0.0.0.0/0 and ::/0 for everybody",
         )
     return Opening(name, str(protocol), ports, sources)
 
@@ -137,7 +137,7 @@ def read_ports(value: Any, where: str) -> Ports:
             )
         found.append((int(numbers[0]), int(numbers[1])))
     if not found:
-        raise SettingError(f"{where} is empty", "at least one port", "name it, as [22]")
+        raise SettingError(f"{where} is empty", "at least one port", "list it, such as [22]")
     merged: list[tuple[int, int]] = []
     for start, end in sorted(found):
         if merged and start <= merged[-1][1] + 1:
@@ -159,7 +159,7 @@ def _network(value: Any, where: str) -> Network:
         return ipaddress.ip_network(value, strict=True)
     except ValueError as error:
         raise SettingError(
-            f"{where} has {value!r}, which is no network ({error})",
+            f"{where} has {value!r}, which is not a network ({error})",
             "an address or a network without host bits",
             "write it as 10.20.0.0/16, 10.20.0.5 or fd00:20::/64",
         ) from error
@@ -201,7 +201,7 @@ def _interfaces(value: Any, where: str, *, pattern: bool = False) -> tuple[str, 
     for one in _list(value, where):
         stem = one[:-1] if pattern and isinstance(one, str) and one.endswith("*") else one
         if not isinstance(stem, str) or not 1 <= len(stem) <= _LONGEST_INTERFACE or set(stem) - _INTERFACE_CHARACTERS:
-            expected = "the name of a network interface" + (", perhaps with a * at its end" if pattern else "")
+            expected = "the name of a network interface" + (", optionally ending in *" if pattern else "")
             raise SettingError(f"{where} has {one!r}", expected, "see `ip link` on the host")
         if stem == "lo":
             raise SettingError(f"{where} has lo, which is always open", "another interface", "take it out")
@@ -217,7 +217,7 @@ def _list(value: Any, where: str) -> Sequence[Any]:
 
 def _mapping(value: Any, where: str, known: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise SettingError(f"{where} is {value!r}", f"a mapping with {', '.join(known)}", "write it so")
+        raise SettingError(f"{where} is {value!r}", f"a mapping with {', '.join(known)}", "write it as a mapping")
     unknown = sorted(str(key) for key in value if key not in known)
     if unknown:
         raise SettingError(

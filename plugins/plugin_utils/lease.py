@@ -21,7 +21,7 @@ def takeover(mine: Run, lease: Mapping[str, Any], age: float | None, break_owner
     """Return the reason why the held lease may be taken over; raises HeldError if it may not."""
     owner = str(lease["owner"])
     if break_owner == owner:
-        return f"The lease of {_who(lease)} was broken, as asked for"
+        return f"The lease of {_who(lease)} was broken, as requested"
     over = is_over(str(lease["run"]), mine.machine)
     if over and not break_owner:
         return f"The lease of {_who(lease)} was left by a run that was killed; it was taken over"
@@ -29,17 +29,15 @@ def takeover(mine: Run, lease: Mapping[str, Any], age: float | None, break_owner
     if over is None and stale and owner == mine.owner and not break_owner:
         return f"The lease of {_who(lease)} had no heartbeat for {_time(age)}; it was taken over"
     told = f"Nothing was changed: the cluster is being changed by {_who(lease)}"
-    told += "" if age is None else f", last heard of {_time(age)} ago"
+    told += "" if age is None else f", last heard from {_time(age)} ago"
     if break_owner:
-        raise HeldError(f"{told}. Expected it to be {break_owner}, whose lease you want to break: name who holds it")
+        raise HeldError(f"{told}. Expected {break_owner}, whose lease you want to break: name the actual holder")
     if over is False:
-        raise HeldError(f"{told}. Expected nobody else at work: let that run end, or stop it, then run again")
+        raise HeldError(f"{told}. Expected no other run: let that run end, or stop it, then run again")
     by_name = f"add -e firstlight_break_lease={owner}"
     if stale or age is None:
-        raise HeldError(f"{told}. It should be heard of twice a minute, so that run seems dead: ask, then {by_name}")
-    raise HeldError(
-        f"{told}. Expected nobody else at work: let that run end; where you know that it is over, {by_name}"
-    )
+        raise HeldError(f"{told}. It should send two heartbeats a minute, so that run seems dead: ask, then {by_name}")
+    raise HeldError(f"{told}. Expected no other run: let that run end; if you know that it is over, {by_name}")
 
 
 def _who(lease: Mapping[str, Any]) -> str:

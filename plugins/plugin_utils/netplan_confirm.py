@@ -62,7 +62,7 @@ NETPLAN = Words(
     commands="`ip addr`",
     changed="its network was changed",
     outcome=outcome_words,
-    advice="Look at what the new file gives to other ports than the fabric's, at its routes, and at subnets that hold "
+    advice="Check what the new file configures on ports other than the fabric's, its routes, and subnets that contain "
     "the controller's address (--check --diff shows the file), correct that, and run again",
     failed="The fabric ports did not come up",
     first_wait=FIRST_WAIT,
@@ -73,8 +73,8 @@ FIREWALL = Words(
     commands="`nft list ruleset`",
     changed="its firewall was changed",
     outcome=firewall_undo.outcome_words,
-    advice="Look at firewall_ssh_ports and firewall_ssh_from, and at what is between the controller and the host: the "
-    "host sees the address behind which the controller comes. Correct that, and run again",
+    advice="Check firewall_ssh_ports and firewall_ssh_from, and what is between the controller and the host: the "
+    "host sees the address that the controller's connection comes from. Correct that, and run again",
     failed="The firewall was not changed",
     first_wait=0.0,
 )
@@ -112,16 +112,16 @@ class Coming:
                 # The change is no longer pending, although nobody confirmed it.
                 return {
                     "failed": True,
-                    "msg": f"The host does not say what became of the change of {self.path}, which nobody has "
-                    f"confirmed: look at `journalctl -u {self.words.unit}`, at {self.words.commands} and at the free "
+                    "msg": f"The host does not report the outcome of the change of {self.path}, which was never "
+                    f"confirmed: check `journalctl -u {self.words.unit}`, {self.words.commands} and the free "
                     "space of /var on the host, and run again",
                 }
             else:
                 name = "confirm"
         return {
             "failed": True,
-            "msg": f"The host does not answer any more ({self.lost}), {limit:g} s after {self.path} was changed. It "
-            f"takes the change back by itself {self.confirm_timeout} s after it lost its controller: look at it on its "
+            "msg": f"The host no longer answers ({self.lost}), {limit:g} s after {self.path} was changed. It "
+            f"rolls the change back by itself {self.confirm_timeout} s after it lost its controller: check it on its "
             f"console, with `journalctl -u {self.words.unit}` and {self.words.commands}",
         }
 
@@ -131,7 +131,7 @@ class Coming:
         except UnreachableError as error:
             if not self.lost:
                 self.hands.say(
-                    f"does not answer after {self.words.changed}; waiting for it to take that back by itself "
+                    f"does not answer after {self.words.changed}; waiting for it to roll that back by itself "
                     f"({self.confirm_timeout} s)"
                 )
             self.lost = str(error)
@@ -147,7 +147,7 @@ class Coming:
             after = f" after {outcome['seconds']} s" if outcome["seconds"] is not None else ""
             how = f" ({self.lost})" if self.lost else ""
             message = (
-                f"The change of {self.path} cut the host off from its controller{how}, and the host took it back by "
+                f"The change of {self.path} cut the host off from its controller{how}, and the host rolled it back by "
                 f"itself{after}: {outcome['reason']}. {told} {self.words.advice}"
             )
         else:
@@ -172,7 +172,7 @@ def begin(
             return {
                 "failed": True,
                 "msg": f"Another run ({busy['run']}) has had a change under way on this host for more than {limit:g} "
-                "s, and neither confirmed it nor lost it. Nothing was changed: let that run end, look at "
+                "s, and it was neither confirmed nor rolled back. Nothing was changed: let that run end, check "
                 f"`systemctl status {words.unit}.timer` on the host, and run again",
             }
         if is_over(str(busy["run"])):

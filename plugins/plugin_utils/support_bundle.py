@@ -100,7 +100,7 @@ def host_part(
     for name, one in list(raw.items())[:_KEPT]:
         if not isinstance(one, Mapping):
             continue
-        text, why = _text(one) if room > 0 else ("", "the host has handed in too much before")
+        text, why = _text(one) if room > 0 else ("", "the host has already returned too much")
         if why:
             without[safe_name(name)] = why
             continue
@@ -123,7 +123,7 @@ def _why(answer: Mapping[str, Any] | None) -> str:
     line = _line(told.get("msg"))[:300]
     if told.get("unreachable"):
         return f"the host does not answer: {line}" if line else "the host does not answer"
-    return line or "it was not asked"
+    return line or "it was not queried"
 
 
 def _text(one: Mapping[str, Any]) -> tuple[str, str]:
@@ -132,7 +132,7 @@ def _text(one: Mapping[str, Any]) -> tuple[str, str]:
     command = _line(one.get("command"))
     absent = rc == RC_NOT_FOUND and problem and not command.startswith(_ALWAYS_TOLD)
     if absent or (not text.strip() and rc != RC_TIMEOUT):
-        return "", problem or f"it said nothing and returned {rc}"
+        return "", problem or f"it printed nothing and returned {rc}"
     said = text.rstrip("\n") if text.strip() else problem
     said = _CONTROLS.sub("\ufffd", strip_ansi(said[:LARGEST]).replace("\r\n", "\n").replace("\r", "\n"))
     return f"$ {command}\n{said}\nrc={rc}\n" if command else f"{said}\n", ""
@@ -170,17 +170,17 @@ def check_directory(directory: str) -> None:
         parent = os.path.dirname(os.path.abspath(directory))
         if not os.path.isdir(parent):
             raise SupportBundleError(
-                f"{parent} is not a directory, expected one to put the support bundle in: make it"
+                f"{parent} is not a directory, expected one to put the support bundle in: create it"
             ) from None
         return
     except OSError as error:
         raise SupportBundleError(
-            f"{directory} cannot be used ({error.strerror}), expected a directory that is empty or not there: "
+            f"{directory} cannot be used ({error.strerror}), expected a directory that is empty or does not exist: "
             "name another one"
         ) from error
     if taken:
         raise SupportBundleError(
-            f"{directory} has {len(taken)} files in it, expected a directory that is empty or not there: "
+            f"{directory} has {len(taken)} files in it, expected a directory that is empty or does not exist: "
             "name another one"
         )
 

@@ -42,7 +42,7 @@ def _environment() -> Environment:
 def _one_line(value: Any) -> Any:
     """Reject values with line breaks: text after one would become a setting of its own."""
     if isinstance(value, str) and any(end in value.replace(" \\\n", "") for end in "\n\r\x00"):
-        raise ValueError(f"{value[:80]!r} has an end of a line in it, expected one line: take it out")
+        raise ValueError(f"{value[:80]!r} contains a line break, expected one line: remove it")
     return value
 
 

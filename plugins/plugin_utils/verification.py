@@ -135,10 +135,10 @@ def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
     roles = plan["roles"]
     server = roles.get("inference_server") or {}
     asked = {
-        "the keys and the certificate of the endpoint are known to its role alone": roles.get("endpoint") is not None,
-        "whether its GPUs were accepted is known to the burn-in alone": roles["gpu_verify"]["gpu_verify_burn_in"],
-        "firstlight_bench.after_bring_up has every run measured": (plan.get("bench") or {}).get("after_bring_up"),
-        "inference_server_restart has the server restarted": server.get("inference_server_restart"),
+        "only the endpoint's role knows its keys and its certificate": roles.get("endpoint") is not None,
+        "only the burn-in knows whether its GPUs were accepted": roles["gpu_verify"]["gpu_verify_burn_in"],
+        "firstlight_bench.after_bring_up measures every run": (plan.get("bench") or {}).get("after_bring_up"),
+        "inference_server_restart restarts the server": server.get("inference_server_restart"),
         **{f"{name} is set": is_set(name) for name in _ASKS_FOR_MORE},
     }
     return [reason for reason, holds in asked.items() if holds]
@@ -147,7 +147,7 @@ def beyond_a_look(plan: Plan, is_set: Callable[[str], bool]) -> list[str]:
 def roles_to_do(plan: Plan, observation: Mapping[str, Any]) -> list[str]:
     """Return what makes site.yml act or refuse on the observed host, other than a difference."""
     refined = resolved(plan, observation)["plan"]
-    return [*refined["errors"], *(f"{role} of an earlier run is to be taken away" for role in refined["leaving"])]
+    return [*refined["errors"], *(f"{role} of an earlier run is to be removed" for role in refined["leaving"])]
 
 
 def completion_questions(plan: Plan) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def watch(
         found = ask({"wait": SLICE, "attach": True})
         since = clock()
         while found is None and clock() - since < LOST:
-            say("out of reach, it goes on there")
+            say("unreachable, the job continues there")
             pause(2.0)
             found = ask({"wait": SLICE, "attach": True})
     return found

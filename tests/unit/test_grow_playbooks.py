@@ -32,7 +32,7 @@ def run(playbook: str, **variables: object) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("playbook", "variables", "said"),
     [
-        ("add_nodes", {}, "no host is named, expected those that are new: add -e nodes=spark-4"),
+        ("add_nodes", {}, "no host is named, expected the new hosts: add -e nodes=spark-4"),
         ("replace_node", {"node": "spark-1"}, "spark-1 is the head"),
         ("replace_node", {"node": "spark-2", **SMALLER}, "spark-2 (spark-2.local) does not answer"),
         ("remove_node", {}, "no host is named, expected the one to remove"),

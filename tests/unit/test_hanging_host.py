@@ -58,4 +58,4 @@ def test_it_is_told_and_the_run_ends(tmp_path: Path) -> None:
     run = run_playbook("-i", "node,", str(play))
     assert run.returncode == 2
     told = " ".join(run.stdout.split())
-    assert "took the connection and then did nothing for 2 s, expected an answer: look for a disk" in told
+    assert "accepted the connection and then did nothing for 2 s, expected an answer: look for a disk" in told

@@ -35,7 +35,7 @@ def test_traces_that_say_nothing_end_it_before_anything_is_measured(tmp_path: Pa
     with pytest.raises(UsageError, match="expected traces in tp1, tp4, tp2pp2"):
         _traced(str(tmp_path), LAYOUTS)
     (tmp_path / "tp4").mkdir()
-    with pytest.raises(UsageError, match="no trace with a kernel"):
+    with pytest.raises(UsageError, match="no trace with a GPU kernel"):
         _traced(str(tmp_path), LAYOUTS)
 
 

@@ -70,7 +70,7 @@ def choose_client(
     if able and (able[0] != head or through == ENDPOINT):
         return Client(able[0], ENDPOINT, able[0] == head, endpoint_url)
     if through == ENDPOINT:
-        told = "; ".join(f"{name}: {why}" for name, why in reached.items() if why) or "no host was asked"
+        told = "; ".join(f"{name}: {why}" for name, why in reached.items() if why) or "no host was queried"
         raise WorkloadError(f"no host reaches the endpoint {endpoint_url} ({told}): measure --through server")
     return Client(head, SERVER, True, server_url)
 
@@ -81,7 +81,7 @@ def client_argv(served: Served, client: Client, workload: Workload, point: Point
         return _vllm(served, client, workload, point, seed, place)
     if served.engine == "sglang":
         return _sglang(served, client, workload, point, seed, place)
-    raise WorkloadError(f"engine {served.engine} has no client for a benchmark that is known here: measure another way")
+    raise WorkloadError(f"no benchmark client is known for engine {served.engine}: measure another way")
 
 
 def _vllm(served: Served, client: Client, workload: Workload, point: Point, seed: int, place: str) -> list[str]:

@@ -20,7 +20,7 @@ def read_conversations(text: str, path: str) -> list[tuple[str, str]]:
     found = [pair for entry in _entries(text, path) if (pair := _pair(entry))]
     if not found:
         raise WorkloadError(
-            f"{path} has no conversation with a prompt and an answer, expected a list as ShareGPT's "
+            f"{path} has no conversation with a prompt and an answer, expected a list like ShareGPT's "
             '([{"conversations": [{"value": "..."}, {"value": "..."}]}]), or lines such as {"prompt": "...", '
             '"completion": "..."} or {"messages": [{"content": "..."}, {"content": "..."}]}'
         )

@@ -20,11 +20,10 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.sizing.models.fields import plain
 
 ERRORS = {
-    "cost.arguments": "Prices, power, months and utilisation are numbers that a bill can have.",
-    "cost.missing": "What a machine costs and draws is either known to the catalog or told: a guess would decide.",
+    "cost.arguments": "Prices, power, months and utilisation must be plausible numbers.",
+    "cost.missing": "What a machine costs and draws is in the catalog or given as an option: a guess would decide.",
     "cost.bench": (
-        "A measured speed says something about the model, the hardware and the GPUs that it was measured with, and "
-        "about no others."
+        "A measured speed is valid only for the model, the hardware and the GPUs that it was measured with."
     ),
 }
 
@@ -44,8 +43,8 @@ OPTIONS: Mapping[str, tuple[str, Range]] = {
 """Inputs with their option and valid range."""
 
 CAVEATS = (
-    "Power is counted as under load in all hours, rent only for those in which it is busy.",
-    "Not counted: staff, space, switches and cables, repairs, interest, what it is sold for at the end.",
+    "Power is counted as under load for all hours, rent only for busy hours.",
+    "Not counted: staff, space, switches and cables, repairs, interest, resale value.",
 )
 
 
@@ -136,7 +135,7 @@ def _power(hardware: Mapping[str, Any], gpus: int, whole: Given | None) -> Given
         return Given(gpus * limit * whole.value, source, whole.detail)
     if told.get("transient"):
         watts = told["transient"]
-        return Given(float(hosts * watts), f"{_hosts(hosts, watts)} W at most, {profile}: what is drawn is less")
+        return Given(float(hosts * watts), f"{_hosts(hosts, watts)} W at most, {profile}: the actual draw is lower")
     return None
 
 
@@ -223,17 +222,17 @@ def cost(case: Case) -> dict[str, Any]:
 
 def _conclusions(case: Case, own: Mapping[str, float], others: Mapping[str, Mapping[str, Any] | None]) -> Iterable[str]:
     span = f"{case.months.value:g} months"
-    yield f"Owning pays where anything else would cost more than {number(own['per_month'])} {case.currency} a month."
+    yield f"Owning pays off where anything else would cost more than {number(own['per_month'])} {case.currency} a month."
     for name, one in others.items():
         if one is None:
             continue
         months = one["break_even_months"]
         if months is None:
-            yield f"Owning never pays beside {name}: its power alone costs as much."
+            yield f"Owning never pays off against {name}: its power alone costs as much."
         elif months <= case.months.value:
-            yield f"Own: beside {name} it has paid after {months:.1f} of {span}."
+            yield f"Own: against {name} it has paid off after {months:.1f} of {span}."
         else:
-            yield f"Do not own: beside {name} it would have paid after {months:.1f} months, later than after {span}."
+            yield f"Do not own: against {name} it would have paid off after {months:.1f} months, later than after {span}."
     if not any(others.values()):
         yield "Give --rent-per-gpu-hour or --api-price-per-million to compare with: the catalog has no rent for it."
 
@@ -275,7 +274,7 @@ def measured_speed(
     if found.get("format") != 1 or not isinstance(found.get("workloads"), list):
         errors.add(
             "cost.bench",
-            "the file is no result of a benchmark",
+            "the file is not a benchmark result",
             "--bench is what `firstlight bench --output FILE` writes, format 1",
             "measure again, or name another file",
         )
@@ -286,8 +285,8 @@ def measured_speed(
         if told.get(name) != asked:
             errors.add(
                 "cost.bench",
-                f"{name} {plain(str(told.get(name)), 80)} was measured, {plain(str(asked), 80)} is asked for",
-                "a benchmark counts for the model, hardware and GPUs that it was measured with",
+                f"{name} {plain(str(told.get(name)), 80)} was measured, {plain(str(asked), 80)} is requested",
+                "a benchmark is valid for the model, hardware and GPUs that it was measured with",
                 "name the result of that cluster, or leave --bench out to estimate",
             )
     points = dict(_points(found["workloads"]))
@@ -297,7 +296,7 @@ def measured_speed(
         errors.add(
             "cost.bench",
             f"no point with {'figures' if streams is None else f'{streams} streams'} is in the result",
-            "the speed is that of a point that was measured",
+            "the speed is that of a measured point",
             f"measure it, or leave --concurrency out for the fastest; measured: {plain(known, 300) or 'none'}",
         )
     if errors.found:

@@ -93,7 +93,7 @@ def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
     """Yield links below the planned speed, one line per host and speed."""
     if not _has_fabric(seen):
         if not seen.plans:
-            unknown.append("the speed of the links between the hosts, as no host was looked at")
+            unknown.append("the speed of the links between the hosts, as no host was observed")
         return
     blind: list[str] = []
     for host, plan, looked in seen.hosts():
@@ -110,8 +110,8 @@ def _links(seen: Evidence, unknown: list[str]) -> Iterator[str]:
         for speed, names in sorted(slow.items()):
             half = " (half its rate)" if speed * 2 == wanted else ""
             yield (
-                f"{host}: {' and '.join(names)} at {speed / 1000:g} of {wanted / 1000:g} Gb/s{half}: look at the speed "
-                "of the switch port, and at the cable"
+                f"{host}: {' and '.join(names)} at {speed / 1000:g} of {wanted / 1000:g} Gb/s{half}: check the speed "
+                "of the switch port, and the cable"
             )
     if blind:
         unknown.append(f"the speed of the links of {', '.join(blind)}")
@@ -151,7 +151,7 @@ def _gpus(seen: Evidence, unknown: list[str]) -> Iterator[str]:
                 failed[name].append(f"{host}: {name} is {one['observed']}, expected {one['expected']}{remedy}")
     yield from (line for lines in failed.values() for line in lines)
     if blind or not seen.plans:
-        unknown.append(" on ".join(filter(None, ("what holds the clocks of the GPUs down", ", ".join(blind)))))
+        unknown.append(" on ".join(filter(None, ("what limits the clocks of the GPUs", ", ".join(blind)))))
 
 
 def _runs(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -185,14 +185,14 @@ def _communication(share: float | None, unknown: list[str]) -> Iterator[str]:
         f"by the estimate, all-reduces take {share:.0%} of a step, so a slow path costs most there: measure every path "
         "with `playbooks/verify.yml -e verify_bandwidth=true` while nothing is served"
     )
-    unknown.append("the share that all-reduces really take")
+    unknown.append("the actual share of all-reduces")
 
 
 def _client(document: Mapping[str, Any]) -> Iterator[str]:
     client = document.get("client") or {}
     if client.get("on_head"):
         yield (
-            f"the client ran on the head ({client.get('host')}), whose processors the server needs: run it on another "
+            f"the client ran on the head ({client.get('host')}), whose CPUs the server needs: run it on another "
             "host where there is one"
         )
 
@@ -203,4 +203,4 @@ def _failures(document: Mapping[str, Any]) -> Iterator[str]:
     kinds: Sequence[str] = sorted({str(kind) for run in runs for kind in run.get("failures") or ()})
     if failed:
         named = f" ({', '.join(kinds)})" if kinds else ""
-        yield f"{failed:.0f} of {sent:.0f} requests failed{named}: look into the server's log (`firstlight logs`)"
+        yield f"{failed:.0f} of {sent:.0f} requests failed{named}: see the server's log (`firstlight logs`)"

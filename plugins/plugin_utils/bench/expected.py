@@ -63,7 +63,7 @@ def expected(
     if not prompt or not output:
         return Expected(why="its prompts have no fixed length, which the estimate needs")
     if workload.get("prefix"):
-        return Expected(why="its prompts share a prefix, of which the estimate does not know how much is cached")
+        return Expected(why="its prompts share a prefix, and the estimate does not know how much of it is cached")
     most = served.most(prompt + output)
     if most < 1:
         return Expected(why=f"no request of {prompt + output} tokens fits into the KV cache")

@@ -185,7 +185,7 @@ def _lines(analysis: Mapping[str, Any]) -> Iterator[str]:
             yield f"{one['name']}: {_told(line)}"
     yield from _same_gpus(analysis["layouts"])
     if analysis["fastest"]:
-        yield f"{analysis['fastest']} gives most tokens/s, {analysis['cheapest']} most per GPU: the cheapest tokens."
+        yield f"{analysis['fastest']} gives the most tokens/s, {analysis['cheapest']} the most per GPU: the cheapest tokens."
 
 
 def _told(line: Mapping[str, Any]) -> str:
@@ -198,7 +198,7 @@ def _told(line: Mapping[str, Any]) -> str:
         measured = None if line["measured"] is None else f"{line['measured']:.0%} of a step"
         expected_words = f"at most {line['high']:.0%}" if line["low"] is None else range_words(line)
     told = f"{what} {line['verdict']}" if measured is None else f"{what} {measured}, {line['verdict']}"
-    return f"{told}; published are {expected_words} ({line['whose']})"
+    return f"{told}; published: {expected_words} ({line['whose']})"
 
 
 def _same_gpus(layouts: Sequence[Layout]) -> Iterator[str]:

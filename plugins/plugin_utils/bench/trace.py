@@ -48,7 +48,7 @@ def communication_share(path: str | Path) -> float:
     shares = [share for share in map(_share, files) if share is not None]
     if not shares:
         raise TraceError(
-            f"{place} has no trace with a kernel of a GPU, expected .json or .json.gz files of PyTorch's profiler: "
+            f"{place} has no trace with a GPU kernel, expected .json or .json.gz files of PyTorch's profiler: "
             "start the engine with its profiler, profile some requests, and name the directory that it writes to"
         )
     return statistics.median(shares)

@@ -36,7 +36,7 @@ _GPU_REMEDIES: tuple[tuple[str, str], ...] = (
 )
 """Error messages of nvidia-smi in lower case, with their remedies; the first match counts."""
 
-_GPU_FALLBACK = "run `nvidia-smi` on the host, and make it answer before going on"
+_GPU_FALLBACK = "run `nvidia-smi` on the host, and make it answer before continuing"
 
 
 def problems(observation: Mapping[str, Any], expectations: Mapping[str, Any]) -> list[str]:
@@ -84,7 +84,7 @@ def _unfinished(facts: Mapping[str, Any]) -> list[str]:
         return [f"it is in the middle of a re-pin (state {facts['repin']}): finish it with playbooks/repin.yml"]
     if facts.get("drained"):
         place = "/var/lib/firstlight/drained"
-        return [f"it was taken out of service ({place} says by whom): finish what that was for, or remove {place}"]
+        return [f"it was taken out of service ({place} says by whom): finish that work, or remove {place}"]
     return []
 
 

@@ -164,7 +164,7 @@ def verdict_line(host: str, found: Iterable[Record]) -> str:
     names = [str(one["id"]) for one in bad]
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     remedies = list(dict.fromkeys(_to_do(one) for one in bad))
-    return f"{host} is not as the plan has it: {listed}. {'; '.join(_capital(one) for one in remedies)}."
+    return f"{host} differs from its plan: {listed}. {'; '.join(_capital(one) for one in remedies)}."
 
 
 def suspects(found: Iterable[Record], observation: Mapping[str, Any], driver: str | None = None) -> dict[str, Any]:
@@ -292,12 +292,12 @@ def _remedy(
         if key == "nouveau" or (key in ("loaded", "library", "answer", "flavour") and _waits(driver, desired)):
             return f"reboot {host}, so that it loads the driver that is installed, then run verify.yml again"
         if key == "answer" and _is_one(driver):
-            return f"look at `nvidia-smi` and `dmesg` on {host}, then reboot it"
+            return f"check `nvidia-smi` and `dmesg` on {host}, then reboot it"
         return _put_back(host, driver, desired, stack)
     if kind == "package" and role in STACK_ROLES and item["observed"] is not None:
         return _put_back(host, driver, desired, stack)
     if kind in _NOT_CONVERGED and role == "preflight":
-        return f"look at the hardware and system of {host}: no run changes these"
+        return f"check the hardware and system of {host}: no run changes these"
     own = tuning_remedy(host, item) or fabric_kinds.remedy(item) or firmware_remedy(item) or group_remedy(host, item)
     return own or "run site.yml"
 
@@ -317,14 +317,14 @@ def _put_back(host: str, driver: Mapping[str, Any], desired: Mapping[str, Any], 
     """Return the remedy that restores packages of the stack to their pins: repin.yml, if it accepts this host."""
     want = desired.get("driver") or {}
     if want and not want.get("version") and not matches(driver.get("installed"), want):
-        return f"install a driver of {wanted_words(want)} on {host} by the means of its vendor, and reboot it"
+        return f"install a driver of {wanted_words(want)} on {host} with the means of its vendor, and reboot it"
     if driver.get("silent") or (driver.get("error") and _is_one(driver)):
         return f"make `nvidia-smi` answer on {host} first, see driver.answer, then run verify.yml again"
     if not _is_one(driver):
         return (
             f"take {host} out of service (`systemctl stop firstlight-supervisor firstlight-server firstlight-ray`), "
-            "then run site.yml with -e nvidia_driver_policy=install; repin.yml leaves a host alone with another driver "
-            "loaded than installed"
+            "then run site.yml with -e nvidia_driver_policy=install; repin.yml leaves a host alone whose loaded driver "
+            "is not the installed one"
         )
     return f"run repin.yml with -e stack={stack}" if stack else "run repin.yml with the stack that is pinned"
 

@@ -51,10 +51,10 @@ def _sentence_of_snapshot(key: str, expected: Any, observed: Any) -> str:
         return f"snapshot {key} is not verified ({observed.get('reason') or 'no reason given'}), {wanted}"
     if expected.get("files"):
         more = f" and {len(expected['files']) - 1} more" if len(expected["files"]) > 1 else ""
-        return f"snapshot {key} was brought without {expected['files'][0]}{more}, which the engine is to load, {wanted}"
+        return f"snapshot {key} was fetched without {expected['files'][0]}{more}, which the engine is to load, {wanted}"
     if (expected["repository"], expected["revision"]) == (observed.get("repository"), observed.get("revision")):
         have, pin = observed.get("contents") or "nobody knows which", expected.get("contents")
-        return f"snapshot {key} has the bytes {have}, expected {pin} as they are pinned, or on the head"
+        return f"snapshot {key} has the bytes {have}, expected {pin} as pinned, or as on the head"
     return f"snapshot {key} is {observed.get('repository')} at {observed.get('revision')}, {wanted}"
 
 

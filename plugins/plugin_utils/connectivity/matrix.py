@@ -117,7 +117,7 @@ def _port(seen: Measurements, host: str, rail: int, planned: Mapping[str, Any]) 
 def _duplicate(seen: Measurements, host: str, port: str, double: Mapping[str, Any]) -> Record:
     rail = seen.rail_of(host, port)
     address = bare(seen.rails[host][rail].get("address")) if rail is not None else ""
-    expected = f"nobody else has {address or 'its address'}"
+    expected = f"no other machine has {address or 'its address'}"
     name = f"fabric.duplicate.{port}"
     if double.get("claimants"):
         owners = [seen.owner(mac) for mac in double["claimants"]]

@@ -125,7 +125,7 @@ def put_together(members: Sequence[str], parts: Mapping[str, Mapping[str, Any]])
 def _silence(part: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     """Return why a host returned no report."""
     if not result.get("skipped"):
-        return "it handed in no result"
+        return "it returned no result"
     return "it did not answer before" if part.get("ports") or part.get("absent") else "none of its rails has a port"
 
 

@@ -85,7 +85,7 @@ def port_fault(seen: Measurements, host: str, rail: int) -> PortFault | None:
     planned, facts = seen.rails[host][rail], seen.facts(host, rail)
     if facts is None:
         return PortFault(
-            "missing", "{host} has no port {port}", "write the port that has the cable in firstlight_fabric.rails"
+            "missing", "{host} has no port {port}", "write the port with the cable into firstlight_fabric.rails"
         )
     if not facts.get("up"):
         return PortFault("down", "{host} has {port} switched off", "run site.yml, which brings it up")
@@ -118,7 +118,7 @@ def _without_carrier(seen: Measurements, host: str, rail: int) -> PortFault:
             others=plugged,
         )
     hidden = tuple(name for name, facts in others.items() if facts.get("carrier") is None)
-    maybe = ", and that it is not in the other cage ({other}, switched off, cannot tell)" if hidden else ""
+    maybe = ", and that it is not in the other cage ({other} is switched off and shows no carrier)" if hidden else ""
     remedy = f"check its cable and its switch port{maybe}"
     return PortFault("carrier", "{host} has no carrier on {port}", remedy, others=hidden)
 
@@ -172,13 +172,13 @@ def _duplicate(
             f"find the port of {listed(sorted(strangers))} in the switch's table, and give that machine another address"
         )
     else:
-        remedy = "run site.yml, which takes the address from the host that is not planned to have it"
+        remedy = "run site.yml, which removes the address from the host that is not planned to have it"
     explains: set[Key] = {(host, kind, port, "") for host, port in owners for kind in ("duplicate", "port")}
     explains |= {
         key for path in seen.paths if any(path.touches(host, rail) for host, rail in places) for key in _keys(path, ())
     }
     explains |= {(host, "route", port, peer) for host, port in owners for peer in seen.members}
-    return Diagnosis(f"{address} is there twice, on {' and on '.join(told)}", remedy, explains), frozenset(places)
+    return Diagnosis(f"{address} is assigned twice, on {' and on '.join(told)}", remedy, explains), frozenset(places)
 
 
 def _holders(seen: Measurements, owner: tuple[str, str], address: str) -> set[tuple[str, str]]:

@@ -71,7 +71,7 @@ def _ping_diagnosis(
         where = f"the switch port MTU of {who}" if " " not in who and who != "*" else "the switch port MTU"
         return Diagnosis(f"{finding}: {cause}", f"set {where} to >= {max(SWITCH_MTU, mtu + 216)}{other}", explains)
     if failure == LOSS:
-        remedy = f"reseat or replace the cable, and look at the error counters (`ethtool -S {ports.split()[0]}`)"
+        remedy = f"reseat or replace the cable, and check the error counters (`ethtool -S {ports.split()[0]}`)"
         return Diagnosis(f"{subject} packets are lost", remedy, explains)
     if who == "*":
         remedy = "check the switch and the VLAN of this rail"
@@ -147,12 +147,10 @@ def _slow_diagnosis(
     speeds = _slower_links(seen, hosts, [rail for rail, _ in found]) if who != "*" else ""
     if who == "*":
         subject = f"every path on {ports} is slow"
-        remedy = "look at the switch (speed, autonegotiation, FEC), or correct firstlight_fabric.minimum_bandwidth"
+        remedy = "check the switch (speed, autonegotiation, FEC), or correct firstlight_fabric.minimum_bandwidth"
     elif " " in who:
         subject = f"between {hosts[0]} and {hosts[1]} on {ports} it is slow"
-        remedy = (
-            f"look at the error counters of both ends (`ethtool -S {ports.split()[0]}`) and at what else was running"
-        )
+        remedy = f"check the error counters of both ends (`ethtool -S {ports.split()[0]}`) and what else was running"
     else:
         words = {
             "both": f"every path of {who}",
@@ -160,7 +158,7 @@ def _slow_diagnosis(
             "receives": f"all that {who} receives",
         }
         subject = f"{words[way]} on {ports} is slow"
-        remedy = f"look at the speed, cable and switch port of {ports} on {who} (`ethtool {ports.split()[0]}`)"
+        remedy = f"check the speed, cable and switch port of {ports} on {who} (`ethtool {ports.split()[0]}`)"
     if speeds:
         remedy = "set that switch port to the speed of the others, with autonegotiation and FEC as they have it"
     return Diagnosis(

@@ -37,7 +37,7 @@ def armored(data: bytes) -> str:
     if data.lstrip().startswith(b"-----BEGIN "):
         return data.decode("utf-8", errors="replace")
     if not any(tag == _PUBLIC_KEY for tag, _, _ in _packets(data)):
-        raise ValueError("the file is no OpenPGP public key: export it with `gpg --armor --export`")
+        raise ValueError("the file is not an OpenPGP public key: export it with `gpg --armor --export`")
     return _armor(data)
 
 

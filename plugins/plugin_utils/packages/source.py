@@ -72,7 +72,7 @@ def refuse_password(variable: str, source: Mapping[str, Any] | None) -> None:
     if told:
         raise ValueError(
             f"{variable} has a user or password in {', '.join(told)}, expected addresses without: they are in files "
-            f"that every user of a host may read. {WHERE_LOGINS_BELONG}"
+            f"that every user of a host can read. {WHERE_LOGINS_BELONG}"
         )
 
 

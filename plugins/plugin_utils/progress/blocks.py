@@ -122,7 +122,7 @@ def failure_block(phase: str, group: Sequence[Failure]) -> list[Line]:
         title = f"FAILED  {hosts}: {first.task}"
     body = [*first.message, *remedies]
     if first.unreachable:
-        body.append(f"It was to do: {phase}: {first.task}" if phase else f"It was to do: {first.task}")
+        body.append(f"Task to run: {phase}: {first.task}" if phase else f"Task to run: {first.task}")
     if first.where:
         body.append(f"at {first.where}")
     tone = "unreachable" if first.unreachable else "failed"

@@ -78,7 +78,7 @@ class Progress:
         self._total_phases = len(self.phases) + self._passed_over + total_phases
         self.check_mode = check_mode
         if check_mode:
-            return [Line("Check mode: nothing is changed, the lines say what a real run would change.", "heading")]
+            return [Line("Check mode: nothing is changed, the lines show what a real run would change.", "heading")]
         return []
 
     def know_racks(self, racks: Mapping[str, Sequence[str]]) -> None:
@@ -118,7 +118,7 @@ class Progress:
         if self._all_hosts_required:
             return lines
         if not phase.entered and any(earlier.failed for earlier in self.phases):
-            return [*lines, Line(f"    {phase.name} was not run: no host could go on", "skipped")]
+            return [*lines, Line(f"    {phase.name} was not run: no host could continue", "skipped")]
         changed = f"{phase.changed} {'would change' if self.check_mode else 'changed'}"
         spent = duration(phase.seconds(phase.ended))
         if phase.failed:
@@ -134,7 +134,7 @@ class Progress:
         if not self.phases or self.phases[-1].stopped:
             return []
         self.phases[-1].stopped = True
-        return [*self.flush_failures(), Line("    No host can go on: the run stops here.", "failed")]
+        return [*self.flush_failures(), Line("    No host can continue: the run stops here.", "failed")]
 
     def announce_task(self, key: str, name: str) -> list[Line]:
         """Note a task that is about to start; at this point its name is templated."""

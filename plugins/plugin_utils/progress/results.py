@@ -38,8 +38,8 @@ def message_lines(result: Mapping[str, Any], verbose: bool = False) -> list[str]
     lines = items or text_lines(result.get("msg"))
     late = result.get("timedout")
     if isinstance(late, Mapping):
-        said = f"The host took the connection and then did nothing for {late.get('period')} s, expected an answer: "
-        lines = [f"{said}look for a disk, a mount or a driver that hangs (dmesg), reboot it if need be, and run again."]
+        said = f"The host accepted the connection and then did nothing for {late.get('period')} s, expected an answer: "
+        lines = [f"{said}look for a disk, a mount or a driver that hangs (dmesg), reboot it if needed, and run again."]
     rc = result.get("rc")
     if isinstance(rc, int) and rc != 0 and len(lines) <= 1 and "non-zero return code" in "".join(lines):
         hint = "" if verbose else "; run again with -v to see its output"

@@ -54,9 +54,9 @@ def assess(
     if answers.get("problem"):
         return found | {"status": COULD_NOT_ASK, "reasons": [str(answers["problem"])]}
     if reference is None:
-        return found | {"reasons": ["no answers were accepted for this model: `firstlight quality --accept` does it"]}
+        return found | {"reasons": ["no answers were accepted for this model: run `firstlight quality --accept`"]}
     if reference.get("prompts_sha256") != answers.get("prompts_sha256"):
-        told = f"the answers of {reference.get('asked')} are to other prompts: accept new ones (--accept)"
+        told = f"the answers of {reference.get('asked')} are for other prompts: accept new ones (--accept)"
         return found | {"reasons": [told]}
     kind = change_of(reference.get("configuration") or {}, answers.get("configuration") or {})
     first, second, new = (_by_id(one) for one in (reference["answers"], reference.get("repeat"), answers["answers"]))
@@ -199,7 +199,7 @@ def assessment_lines(assessment: Mapping[str, Any]) -> list[str]:
         figures = [
             f"{_NAMES[name]} {_said(name, assessment[name])}" for name in MEASURES if assessment[name] is not None
         ]
-        lines[0] += f", {', '.join(figures)}, beside the answers of {reference['asked']}"
+        lines[0] += f", {', '.join(figures)}, compared with the answers of {reference['asked']}"
     lines += [f"  {reason}" for reason in assessment["reasons"]]
     if assessment["status"] == WORSE:
         lines += [f"  {one['id']}: {one['expected']!r} became {one['found']!r}" for one in assessment["worst"]]

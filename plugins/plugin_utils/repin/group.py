@@ -19,7 +19,7 @@ UNTOUCHED_STATES = (None, "planned")
 FACTS = {
     name: f"repin_{name}" for name in ("decision", "prepared", "drained", "result", "back", "served", "served_back")
 }
-SILENT = "it does not answer SSH any more. Run again once it does"
+SILENT = "it no longer answers SSH. Run again once it does"
 
 
 def with_silent(hosts: Facts, answering: Container[str]) -> dict[str, dict[str, Any]]:

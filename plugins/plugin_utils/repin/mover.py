@@ -206,11 +206,11 @@ class Mover:
             try:
                 if self.hands.boot_id() not in ("", boot_id):
                     return
-                said = "it still runs in the boot from before"
+                said = "it still runs the previous boot"
             except UnreachableError as error:
                 said = str(error)
         if said.startswith("it still"):
-            self._fail(f"the host did not reboot within {self.request.reboot_timeout:g} s of being asked to")
+            self._fail(f"the host did not reboot within {self.request.reboot_timeout:g} s of the request")
             return
         raise GoneError(f"the host did not come back within {self.request.reboot_timeout:g} s of its reboot ({said})")
 
@@ -380,7 +380,7 @@ class Mover:
         where = book.state(self._journal) or "its first answer"
         return self._end(
             LOST,
-            f"The host was lost after {where}: {words}. Its journal there tells the rest; run again once it answers",
+            f"The host was lost after {where}: {words}. Its journal there has the rest; run again once it answers",
         )
 
 
@@ -412,10 +412,10 @@ def verified_words(wanted: Mapping[str, Any]) -> list[str]:
         if state.get("gpus"):
             kinds.append(f"{state['gpus'].get('count')} GPUs")
         if state.get(health.KIND):
-            kinds.append(f"GPUs as {state[health.KIND].get('profile')} has them")
+            kinds.append(f"GPUs as in profile {state[health.KIND].get('profile')}")
         if kinds:
             found.append(f"{role}: {', '.join(kinds)}")
-    return [*found, "packages, holds and files of the set as the journal has them"]
+    return [*found, "packages, holds and files of the set as in the journal"]
 
 
 def _with_sockets(units: Iterable[str]) -> list[str]:

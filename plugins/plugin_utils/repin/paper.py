@@ -11,11 +11,11 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.evaluate 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.repin.stack_set import SET_ROLES, stack_set
 
 STEPS = (
-    "read every host; one that is not well is left alone",
+    "read every host; an unhealthy one is left alone",
     "fetch the .debs of both sets, rehearse both ways, pull the image; nothing is stopped yet",
     "drain: stop the server and Ray, and keep them down over reboots",
     "move the batches in turn: one apt transaction, a reboot where the loaded module differs, the bring-up's own gates",
-    "serve again, and ask for a completion",
+    "serve again, and request a completion",
     "on a failed gate: previous set, reboot, gates, serve as before, and stop",
 )
 

@@ -20,7 +20,10 @@ _OUTCOMES = {
 
 
 UNREADABLE: Mapping[str, Any] = {
-    "result": {"outcome": "failed", "problem": "it says of its move what no journal says: look who changed this host"}
+    "result": {
+        "outcome": "failed",
+        "problem": "it reports of its move what no journal can contain: find out who changed this host",
+    }
 }
 
 
@@ -70,11 +73,13 @@ def _host(facts: Mapping[str, Any]) -> dict[str, Any]:
     outcome = _OUTCOMES.get(str(last.get("outcome")), LEFT if action == "leave" else UNTOUCHED)
     problem = result.get("problem") or (back.get("problem") if outcome in (FAILED, LOST) else None)
     if outcome == LEFT:
-        problem = "not well before the re-pin, so neither moved nor put back: " + "; ".join(decision.get("reasons", ()))
+        problem = "unhealthy before the re-pin, so neither moved nor rolled back: " + "; ".join(
+            decision.get("reasons", ())
+        )
     elif outcome == PUT_BACK and decision.get("given_up"):
         problem = None
     elif outcome == PUT_BACK and not result.get("problem"):
-        problem = "put back with the rest: " + str(_reason(last.get("timeline") or ()))
+        problem = "rolled back with the rest: " + str(_reason(last.get("timeline") or ()))
     timeline = list(last.get("timeline") or ())
     return {
         "outcome": outcome,
@@ -130,7 +135,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         shown.append(f"  endpoint: down for at most {document['endpoint']['down_seconds']:.0f} s")
     shown += [f"  {problem}" for problem in document["problems"]]
     if document["done"] and previous != stack:
-        shown.append(f"  Set firstlight_stack to {stack} in the inventory: the next run of site.yml goes by it.")
+        shown.append(f"  Set firstlight_stack to {stack} in the inventory: the next run of site.yml uses it.")
     return shown
 
 

@@ -65,7 +65,7 @@ def _forward(journal: book.Journal, state: str, seen: Seen) -> Next:
         return Next(STOP, words="the host still serves: drain it before it is moved")
     if state == book.DRAINED:
         if not journal.get("move"):
-            return Next(STOP, words="the packages of the move are not at hand: fetch them first")
+            return Next(STOP, words="the packages of the move are not available: fetch them first")
         return Next(STAGE, words="staging")
     if state == book.STAGED:
         return Next(INSTALL, {"direction": book.FORWARD}, "installing")
@@ -109,11 +109,11 @@ def _after_failure(journal: book.Journal, way: str, seen: Seen) -> Next:
         return Next(
             STOP,
             words=(
-                "there is no rollback, because the packages of the old set were not to be had and the move was begun "
+                "there is no rollback, because the packages of the old set were not available and the move was begun "
                 "without them"
             ),
         )
-    return Next(INSTALL, {"direction": book.BACK}, "installing the former set")
+    return Next(INSTALL, {"direction": book.BACK}, "installing the previous set")
 
 
 def changed(journal: book.Journal) -> bool:

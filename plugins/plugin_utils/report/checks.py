@@ -52,7 +52,7 @@ _WANTED = {
     "fabric.ping": "packets that fill the MTU arrive",
     "fabric.route": "leaves by its own port",
     "fabric.port": "address, MTU and carrier",
-    "fabric.duplicate": "nobody else has its address",
+    "fabric.duplicate": "no other machine has its address",
     "fabric.arp": "it alone answers",
 }
 """Expectation of a whole family of checks."""

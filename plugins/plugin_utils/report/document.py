@@ -153,7 +153,7 @@ def _silent(host: str) -> Mapping[str, Any]:
         "id": "host.answer",
         "verdict": "could_not_check",
         "expected": "an answer",
-        "observed": "it was not asked",
+        "observed": "it was not queried",
         "remedy": f"make {host} answer and make the report again",
     }
 

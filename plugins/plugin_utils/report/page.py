@@ -55,7 +55,7 @@ STATUSES = {
 }
 """Symbol, text and CSS class of each status."""
 MARKS = {ACCEPTED: ("✓", "good"), NOT_ACCEPTED: ("✗", "bad"), INCOMPLETE: ("?", "open")}
-PARETO = "One user's speed against one GPU's"
+PARETO = "Speed per user against throughput per GPU"
 KINDS = {"better": ("▲", "good"), "worse": ("▼", "bad"), "changed": ("●", "none")}
 DECISIONS = {"kept": "good", "refused": "none", "illegal": "none", "failed": "bad", "pending": "open"}
 
@@ -118,9 +118,9 @@ def document_of(text: str) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise PageError(f"it has no report's data in it ({error})") from error
+        raise PageError(f"it has no report data in it ({error})") from error
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise PageError("it is another document than a report's")
+        raise PageError("its data is not a report")
     if document.get("format") != FORMAT:
         raise PageError(f"it is a report of format {words(document.get('format'))}, expected {FORMAT}")
     return document
@@ -131,15 +131,15 @@ def check(text: str) -> tuple[str, list[str]]:
     parts = _Parts()
     parts.feed(text)
     if DATA not in parts.found:
-        raise PageError("it has no report's data in it")
+        raise PageError("it has no report data in it")
     document = document_of(text)
     data = parts.found[DATA]
     problems = []
     if digest(data) != parts.found.get(DIGEST, "").strip():
-        problems.append("the data has another SHA-256 than the page says")
+        problems.append("the SHA-256 of the data is not the one on the page")
     elif f'content="firstlight {made_by()}"' in text and render(document) != text:
         # A page of another release cannot be reproduced here.
-        problems.append("the page shows something else than its data says")
+        problems.append("the page does not match its data")
     return digest(data), problems
 
 

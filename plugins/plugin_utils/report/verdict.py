@@ -49,7 +49,7 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[Reason]:
         yield _reason(CLUSTER, "quality", told)
     serving = mapping(document.get("serving"))
     if serving.get("verdict") not in (None, SERVES, UNKNOWN):
-        told = f"{serving['verdict']}: {words(serving.get('why') or 'no reason is told')}"
+        told = f"{serving['verdict']}: {words(serving.get('why') or 'no reason given')}"
         yield _reason(CLUSTER, "serving", told, "see `firstlight status` and `firstlight logs`")
 
 
@@ -71,13 +71,13 @@ def _missing(document: Mapping[str, Any]) -> Iterator[Reason]:
     if not bench:
         yield _reason(CLUSTER, "benchmark", "it was not run", again)
     elif at(bench, "other_plan"):
-        yield _reason(CLUSTER, "benchmark", "it was run with another plan than today's", again)
+        yield _reason(CLUSTER, "benchmark", "it was run with a plan other than today's", again)
     elif at(bench, "verdict", "verdict") not in (SLOW, "pass"):
         lines = [one for one in listed(at(bench, "verdict", "lines")) if at(one, "verdict") == NOT_MEASURED]
         told = "; ".join(line_text(one) for one in lines[:3]) or "it has no verdict"
         yield _reason(CLUSTER, "benchmark", told, again)
     if at(document, "serving", "verdict") in (None, UNKNOWN):
-        told = words(at(document, "serving", "why") or "nobody could tell whether it serves")
+        told = words(at(document, "serving", "why") or "it is not known whether it serves")
         yield _reason(CLUSTER, "serving", told, "see `firstlight status`")
     if _of_this_plan(document, "quality").get("status") == "could_not_ask":
-        yield _reason(CLUSTER, "quality", "the fixed prompts could not be asked", words(commands.get("quality")))
+        yield _reason(CLUSTER, "quality", "the fixed prompts could not be sent", words(commands.get("quality")))

@@ -31,7 +31,7 @@ def chosen(given: object, groups: Groups, *, single: bool = False) -> dict[str, 
     heads = sorted(wanted & {str(name) for name in groups.get("head") or ()})
     if heads:
         return _refused(
-            f"{heads[0]} is the head, expected other hosts of the cluster: without the head nobody serves, and a "
+            f"{heads[0]} is the head, expected other hosts of the cluster: without the head nothing serves, and a "
             "new one is "
             "a bring-up: run site.yml"
         )
@@ -52,17 +52,17 @@ def _refused(problem: str) -> dict[str, Any]:
 
 def _example(cluster: Sequence[str], single: bool) -> str:
     last = cluster[-1] if cluster else "NAME"
-    return f"the one that is meant: add -e node={last}" if single else f"those that are new: add -e nodes={last}"
+    return f"the host to act on: add -e node={last}" if single else f"the new hosts: add -e nodes={last}"
 
 
 def _stranger(word: str, groups: Groups, cluster: Sequence[str]) -> str:
     known = ", ".join(cluster) or "none"
     if word in (groups.get("all") or ()):
         return (
-            f"{word} is in the inventory and not in its group cluster, expected one of {known}: of a rack file with "
-            "several clusters choose one with FIRSTLIGHT_CLUSTER"
+            f"{word} is in the inventory but not in its group cluster, expected one of {known}: if the rack file has "
+            "several clusters, choose one with FIRSTLIGHT_CLUSTER"
         )
     return (
-        f"{word} is neither a host of the cluster nor a group with any, expected one of {known}: write it into the "
-        "inventory first (raise count of its rack, or add an entry), and look with ansible-inventory --graph"
+        f"{word} is neither a host of the cluster nor a group with any, expected one of {known}: add it to the "
+        "inventory first (raise count of its rack, or add an entry), and check with ansible-inventory --graph"
     )

@@ -134,15 +134,13 @@ def _new_host(host: str, pending: Mapping[str, Any], *, serve: bool) -> str:
 
 def _serving_words(facts: Facts, restarts: Sequence[str], arrives: bool, *, restart: bool) -> list[str]:
     if not restarts:
-        return ["What serves goes on: nothing of it starts anew on a host that serves."]
+        return ["Serving continues: nothing restarts on a host that serves."]
     plan = next(one["plan"] for one in facts.values() if one.get("plan"))
     what = (
         f"{plan['cluster'].get('profile')} over {plan['cluster'].get('size')} hosts is one service: it stops, "
-        f"and starts anew on {', '.join(restarts)}"
+        f"and starts again on {', '.join(restarts)}"
     )
     if restart:
         return [f"WHAT SERVES RESTARTS. {what}."]
-    only = (
-        "the new hosts are only prepared" if arrives else "only addresses and connectivity tests are brought up to date"
-    )
-    return [f"What serves is NOT restarted, and {only}. {what}: to have that, add -e restart_serving=true."]
+    only = "the new hosts are only prepared" if arrives else "only addresses and connectivity tests are updated"
+    return [f"What serves is NOT restarted, and {only}. {what}: to allow that, add -e restart_serving=true."]

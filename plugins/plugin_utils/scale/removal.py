@@ -36,9 +36,7 @@ def _addresses(plan: Mapping[str, Any]) -> list[str]:
 def inventory_words(host: str, place: Mapping[str, Any] | None, serving: Mapping[str, Any] | None) -> list[str]:
     """Return the changes for the inventory; `place` is the host's firstlight_rack, `serving` the settings to keep."""
     if place:
-        lines = [
-            f"of rack {place.get('name')}: absent: [{place.get('position')}], beside those that are absent already"
-        ]
+        lines = [f"of rack {place.get('name')}: absent: [{place.get('position')}], in addition to those already absent"]
         if place.get("serial"):
             lines.append(f"and take position {place.get('position')} ({place['serial']}) out of its serials")
     else:

@@ -25,15 +25,15 @@ def replacement_problem(
                 "and pin it with "
                 f"`firstlight bootstrap --nodes nodes.yml {host} -i {inventory} --replaces {host}`"
             )
-        return f"{host} ({address}) does not answer ({said[:300]}), expected the new machine: look at power and cable"
+        return f"{host} ({address}) does not answer ({said[:300]}), expected the new machine: check power and cable"
     if answer.get("failed"):
-        return f"{host} cannot be read ({answer.get('msg')}), expected its serial number: see what it says"
+        return f"{host} cannot be read ({answer.get('msg')}), expected its serial number: fix the reported cause"
     wanted = str((place or {}).get("serial") or "")
     found = str(answer.get("serial") or "")
     if wanted and wanted != found:
         return (
             f"the machine at {host} has {f'the serial {found}' if found else 'no serial number'}, expected "
-            f"{wanted}, which the inventory has: it is another machine, or the old one still; look at the sticker, "
+            f"{wanted}, the one in the inventory: it is another machine, or still the old one; check the sticker, "
             "and correct serials of its rack"
         )
     return ""
@@ -43,5 +43,7 @@ def replacement_message(host: str, answer: Mapping[str, Any], place: Mapping[str
     """Return what is known about the machine, for the operator."""
     found = answer.get("serial") or "without a serial number"
     if (place or {}).get("serial"):
-        return f"{host} is the machine {found}, as the inventory has it"
-    return f"{host} is the machine {found}; the inventory has no serial for it, so whether it is the right one is yours"
+        return f"{host} is the machine {found}, as in the inventory"
+    return (
+        f"{host} is the machine {found}; the inventory has no serial for it, so check yourself that it is the right one"
+    )

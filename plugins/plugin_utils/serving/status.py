@@ -46,7 +46,7 @@ def _understood(name: str, answers: Mapping[str, Any]) -> Any:
     try:
         lines(_document({**dict.fromkeys(answers), name: answers[name]}, name, ""))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return {"msg": "it answers what no supervisor says: look at this host"}
+        return {"msg": "its answer is not one that a supervisor gives: check this host"}
     return answers[name]
 
 
@@ -103,7 +103,7 @@ def why_silent(answer: Any) -> str:
         # ssh's own message is at the end of Ansible's.
         found = _shortened(line.rpartition("ssh: ")[2])
         return f"unreachable: {found}" if found else "unreachable"
-    return _shortened(line) or "it was not asked"
+    return _shortened(line) or "it was not queried"
 
 
 def _shortened(line: str) -> str:
@@ -149,7 +149,7 @@ def _supervisor_problems(look: Mapping[str, Any]) -> list[str]:
         return ["its supervisor has written nothing yet"]
     seconds = age(state, parse_time(look.get("time")) or datetime.datetime.now(datetime.UTC))
     if seconds is None:
-        return ["its supervisor does not say when it wrote what it did: run site.yml, which brings one that does"]
+        return ["its supervisor does not say when it wrote its status: run site.yml, which installs one that does"]
     if seconds > OLD_SECONDS:
         return [f"its supervisor has written nothing for {seconds:.0f} s"]
     return [str(state["problem"])] if state.get("problem") else []
@@ -231,7 +231,7 @@ def _verdict(nodes: Mapping[str, Any], head: str, groups: Mapping[str, Mapping[s
     leader = nodes.get(head)
     if leader is None or not leader["reachable"]:
         why = "; ".join(leader["problems"]) if leader else "it is not in the inventory"
-        return UNKNOWN, f"the head {head} could not be asked ({why})" if head else "there is no host to ask"
+        return UNKNOWN, f"the head {head} could not be queried ({why})" if head else "there is no host to query"
     supervisor = _distrust(leader)
     if supervisor:
         # A supervisor that gave up has exited; its last state says why.

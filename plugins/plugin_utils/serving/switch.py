@@ -78,10 +78,10 @@ def _other_shape(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[
     before = (present.get("roles") or {}).get("inference_server") or {}
     after = (wanted.get("roles") or {}).get("inference_server") or {}
     if bool(before) != bool(after):
-        return ["the other plan has a server where the present one has none, or none where it has one"]
+        return ["the other plan has a server where the current one has none, or the reverse"]
     return [
-        f"{name.removeprefix('inference_server_')} would become {after.get(name)!r} from {before.get(name)!r}, "
-        "expected another model alone: change the inventory and run site.yml"
+        f"{name.removeprefix('inference_server_')} would change from {before.get(name)!r} to {after.get(name)!r}, "
+        "expected only another model: change the inventory and run site.yml"
         for name in _SHAPE
         if before.get(name) != after.get(name)
     ]
@@ -122,7 +122,7 @@ def group_state(
     failed = {host: str(one["new"]["problem"]) for host, one in facts.items() if (one.get("new") or {}).get("problem")}
     lost = {host: str(one["old"]["problem"]) for host, one in facts.items() if (one.get("old") or {}).get("problem")}
     if began:
-        failed |= dict.fromkeys(silent, "it does not answer any more")
+        failed |= dict.fromkeys(silent, "it no longer answers")
     problems = [] if began else [f"{host} does not answer" for host in silent]
     first = next(iter(facts), "")
     return {
@@ -145,10 +145,10 @@ def verdict(
     why = "; ".join(f"{host}: {problem}" for host, problem in sorted(failed.items()))
     if not lost:
         return (
-            f"{new} does not serve ({why}). {old} was put back and answers. The weights of {new} stay for the next try"
+            f"{new} does not serve ({why}). {old} was restored and answers. The weights of {new} stay for the next try"
         )
     left = "; ".join(f"{host}: {problem}" for host, problem in sorted(lost.items()))
     return (
-        f"{new} does not serve ({why}), and {old} could not be put back ({left}). Look at `firstlight logs`, and run "
+        f"{new} does not serve ({why}), and {old} could not be restored ({left}). Check `firstlight logs`, and run "
         "site.yml"
     )

@@ -62,11 +62,11 @@ def by_answers(quality: Mapping[str, Any] | None, *, precision: bool) -> Decisio
     """Decide by the quality assessment, which is None if the answers were not assessed."""
     if quality is None:
         if precision:
-            return Decision(False, "it changes the precision, and nobody looked at its answers")
+            return Decision(False, "it changes the precision, and its answers were not assessed")
         return Decision(True, "")
     status = str(quality.get("status"))
     if status == WAIVED:
-        return Decision(True, f"answers were not looked at: {'; '.join(quality.get('reasons') or ())}")
+        return Decision(True, f"answers were not assessed: {'; '.join(quality.get('reasons') or ())}")
     if status in RIGHT:
         return Decision(True, "the same answers" if status == "same" else "answers within the limits")
     why = "; ".join(str(one) for one in quality.get("reasons") or ())

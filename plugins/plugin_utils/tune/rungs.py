@@ -100,7 +100,7 @@ def load_ladder(named: str, directories: Iterable[str | Path]) -> Ladder:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise CatalogError([f"{path} cannot be read: {' '.join(str(error).split())[:200]}"]) from error
     if not isinstance(entry, dict):
-        raise CatalogError([f"{path} is no mapping: write a ladder as in catalog/README.md"])
+        raise CatalogError([f"{path} is not a mapping: write a ladder as in catalog/README.md"])
     return read_ladder(entry, str(path))
 
 
@@ -142,7 +142,7 @@ def ladder_problems(entry: Mapping[str, Any], place: str) -> list[str]:
         if len(levers) != 1:
             problems.append(
                 f"{told} with {len(levers)} levers ({', '.join(sorted(map(str, levers))) or 'none'}), expected one: "
-                "what helped, and what did not, could not be told apart; make a rung of each"
+                "otherwise it is not known which of them helped; make a rung of each"
             )
     if not names:
         problems.append(f"{where} has no rung: add one to its stages")
@@ -156,7 +156,7 @@ def _paths(change: Mapping[str, Any], told: str) -> list[str]:
 def _wrong(path: Any, value: Any) -> str:
     if path == STREAMS:
         whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 100_000
-        return "" if whole else f"{value!r} is no number of streams"
+        return "" if whole else f"{value!r} is not a number of streams"
     if isinstance(path, str) and path.startswith(FLAG):
         name = flag_name(path.removeprefix(FLAG))
         if name is None or not name.startswith("--") or "=" in path:
@@ -168,7 +168,7 @@ def _wrong(path: Any, value: Any) -> str:
         return ""
     known = [*LEVERS, STREAMS, f"{FLAG}--NAME"]
     if path in SERVING_KEYS:
-        return f"it does not decide the speed; known are {', '.join(known)}"
+        return f"it does not affect the speed; known are {', '.join(known)}"
     return suggest(str(path), known, otherwise=f"known are {', '.join(known)}")
 
 

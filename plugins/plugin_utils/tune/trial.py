@@ -114,7 +114,7 @@ _VERBS = {
     SERVE: "serve it",
     MEASURE: "measure it",
     ANSWERS: "keep the answers",
-    ASSESS: "look at the answers",
+    ASSESS: "assess the answers",
     FINISH: "done",
 }
 

@@ -54,7 +54,7 @@ def test_drift_is_named_with_its_host_and_mended_by_a_run(cluster: Checkout, tmp
     assert set(wrong) == {("spark1", f"file.{LIMITS}"), ("spark1", f"hold.{held}")}
     assert wrong["spark1", f"file.{LIMITS}"]["observed"] == {"mode": "0600"}
     assert all(record["remedy"] == "run site.yml" and record["by"] for record in wrong.values())
-    assert "spark1 is not as the plan has it" in drifted.output
+    assert "spark1 differs from its plan" in drifted.output
     assert "spark0 is not" not in drifted.output
 
     assert fixed.status == 0, fixed.output[-6000:]
@@ -117,5 +117,5 @@ def test_up_looks_first_and_runs_no_playbook_on_a_right_cluster(cluster: Checkou
     assert cluster.node("spark1", "sysctl -w vm.swappiness=61").status == 0
     fixed = cluster.run(".venv/bin/firstlight up -i inventory/lab", timeout=900)
     assert fixed.status == 0, fixed.output[-6000:]
-    assert "site.yml runs: spark1 is not as the plan has it: sysctl.vm.swappiness" in fixed.output
+    assert "site.yml runs: spark1 differs from its plan: sysctl.vm.swappiness" in fixed.output
     assert {host for host in HOSTS if fixed.recap[host]["changed"]} == {"spark1"}

@@ -255,7 +255,7 @@ def test_replace_refuses_a_serial_that_is_not_in_the_inventory(rack: MembershipL
 
 
 def test_replace_prepares_the_new_machine_and_leaves_the_others_alone(rack: MembershipLab, replaced: Replaced) -> None:
-    assert f"node3 is the machine {rack.serial_of_machine(1)}, as the inventory has it" in replaced.run.text
+    assert f"node3 is the machine {rack.serial_of_machine(1)}, as in the inventory" in replaced.run.text
     assert replaced.run.changed["node1"] == replaced.run.changed["node2"] == 0
     assert_untouched(replaced.before, replaced.after)
     assert replaced.reached

@@ -131,7 +131,7 @@ def test_a_killed_controller_is_followed_by_one_that_goes_on(rack: FaultLab) -> 
         if entry == "reboot-requested":
             rack.lab.wait_for(host)
     run = rack.repin("lab-next", "after-the-kills")
-    assert_stopped(run, f"{MIDDLE}: not well before the re-pin", f"{GPUS - 1} GPUs")
+    assert_stopped(run, f"{MIDDLE}: unhealthy before the re-pin", f"{GPUS - 1} GPUs")
     assert run.outcome(MIDDLE) == "left alone"
     assert essence(rack.truth(MIDDLE)) == sick
     rack.check_on("lab-next", HEAD, FIRST)

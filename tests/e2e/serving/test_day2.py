@@ -85,7 +85,7 @@ def test_a_model_that_does_not_start_is_put_back(serving: Serving, catalog: list
     config = yaml.safe_load((serving.checkout / serving.profile.inventory / "group_vars/all.yml").read_text())
     flags = [*config["firstlight_serving"]["flags"], *DOES_NOT_LOAD]
     run = switch(serving, catalog, SECOND, fails=True, more={"serving": {"flags": flags}})
-    assert "tiny was put back and answers" in run.output, run.output[-6000:]
+    assert "tiny was restored and answers" in run.output, run.output[-6000:]
     assert served_model(serving) == "tiny"
     serving.before_a_fault()  # the supervisors call it well, too
     serving.assert_serves()

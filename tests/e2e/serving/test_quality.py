@@ -103,7 +103,7 @@ def test_a_damaged_model_is_told_and_put_back(accepted: Serving, catalog: list[s
     told = " ".join(run.output.split())
     assert "The answers of tiny are not what they were. worse: 3 prompts" in told, run.output[-6000:]
     assert re.search(r"(add|capital|story): .+ became ", told), run.output[-6000:]
-    assert "tiny was put back and answers" in told
+    assert "tiny was restored and answers" in told
     after, _ = accepted.assert_serves()
     assert after.text == before.text
     _, found = asked(accepted, catalog)

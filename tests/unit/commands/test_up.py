@@ -114,7 +114,7 @@ def test_right_and_answering_is_said_in_full(
 
 def test_what_differs_or_does_not_answer_is_left_to_the_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
     (wrong,) = look(monkeypatch, Looked(records={"head0": [WRONG]}))
-    assert wrong.startswith("head0 is not as the plan has it: sysctl.vm.swappiness")
+    assert wrong.startswith("head0 differs from its plan: sysctl.vm.swappiness")
     assert look(monkeypatch, Looked(reply={"problem": "nobody listens"})) == ["nobody listens"]
 
 

@@ -295,7 +295,7 @@ def test_a_silent_host_is_told_with_reason_and_remedy(site: Site, tmp_path: Path
     assert (
         f"    Do: check its power and cable, then try: ssh -i {tmp_path}/key -p 1 operator@127.0.0.1\n" in done.stdout
     )
-    assert "    It was to do: Observe: Read the host\n" in done.stdout
+    assert "    Task to run: Observe: Read the host\n" in done.stdout
     assert "spark9 : ok=0 changed=0 unreachable=1 failed=0" in done.stdout
     assert SECRET not in done.stdout + done.stderr
 

@@ -26,7 +26,7 @@ def test_a_result_becomes_records_then_questions_then_lines() -> None:
         "         do   run site.yml",
         "1 of 2 checks are right",
     ]
-    assert record_lines(found, brief=True) == ["spark0 is not as the plan has it: sysctl.vm.swappiness. Run site.yml."]
+    assert record_lines(found, brief=True) == ["spark0 differs from its plan: sysctl.vm.swappiness. Run site.yml."]
     assert record_lines([found[1]], brief=True) == []
 
 

@@ -83,7 +83,7 @@ def test_facts_of_a_switch_are_found_by_their_names() -> None:
     found = state("switch", hostvars, named={"serving": {"max_model_len": 8192}})
     assert found["failed"] == {"a": "no answer"}
     assert found["lines"] == ["firstlight_model: new", "firstlight_serving.max_model_len: 8192"]
-    assert "it does not answer any more" in state("switch", hostvars, [])["failed"].values()
+    assert "it no longer answers" in state("switch", hostvars, [])["failed"].values()
 
 
 def test_members_are_told_what_other_hosts_mean_for_them() -> None:
@@ -139,7 +139,7 @@ def test_a_host_that_goes_is_told_to_its_owner(known: bool) -> None:
     assert found["problems"] == []
     assert bool(found["stops"]) is known
     assert found["lines"] == [
-        "of rack r: absent: [4], beside those that are absent already" if known else "take c out of hosts.yml",
+        "of rack r: absent: [4], in addition to those already absent" if known else "take c out of hosts.yml",
         "firstlight_serving.pipeline_parallel: 3",
     ]
 
@@ -214,7 +214,7 @@ def test_what_the_head_serves_now_is_held_against_its_plan() -> None:
 def test_hosts_that_were_not_asked_are_in_it() -> None:
     hostvars = {"a": {"status_answer": {"unreachable": True, "msg": "ssh: no route"}}, "b": {}}
     document = state("status", hostvars, targets={})
-    assert [node["problems"] for node in document["nodes"]] == [["unreachable: no route"], ["it was not asked"]]
+    assert [node["problems"] for node in document["nodes"]] == [["unreachable: no route"], ["it was not queried"]]
     assert document["lines"][0].startswith("unknown")
     assert document["at"].endswith("Z")
     assert list(state("logs", {"a": {"logs_answer": {"entries": [], "cursor": "x"}}})["cursors"]) == ["a"]

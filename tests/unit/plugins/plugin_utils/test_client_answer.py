@@ -77,7 +77,7 @@ def test_a_value_that_is_no_token_is_refused_and_not_repeated(value: Any) -> Non
     ],
 )
 def test_what_is_no_certificate_is_refused(pem: str) -> None:
-    with pytest.raises(ValueError, match="is no certificate"):
+    with pytest.raises(ValueError, match="is not a certificate"):
         certificate(pem)
 
 

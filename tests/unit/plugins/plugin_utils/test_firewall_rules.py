@@ -166,11 +166,11 @@ def test_the_unit_loads_before_the_network_and_after_what_flushes() -> None:
         ({"firewall_openings": [{**ENDPOINT, "from": []}]}, "firewall_openings[0].from is empty"),
         ({"firewall_openings": [{**ENDPOINT, "from": None}]}, "firewall_openings[0].from is None"),
         ({"firewall_openings": [{**ENDPOINT, "protocol": "icmp"}]}, "expected tcp or udp"),
-        ({"firewall_openings": [{**ENDPOINT, "name": 'a" drop'}]}, "small letters, digits"),
+        ({"firewall_openings": [{**ENDPOINT, "name": 'a" drop'}]}, "lowercase letters, digits"),
         ({"firewall_openings": [{**ENDPOINT, "port": 1}]}, "has port, expected only name, protocol, ports, from"),
         ({"firewall_openings": [ENDPOINT, ENDPOINT]}, "two entries named endpoint"),
         ({"firewall_openings": ["endpoint"]}, "expected a mapping"),
-        ({"firewall_container_interfaces": ["*"]}, "perhaps with a * at its end"),
+        ({"firewall_container_interfaces": ["*"]}, "optionally ending in *"),
     ],
 )
 def test_what_no_rules_can_be_made_of_is_refused(variables: dict[str, Any], words: str) -> None:

@@ -51,10 +51,12 @@ def test_a_run_that_lives_is_not_whoever_asks() -> None:
 
 
 def test_another_owners_lease_is_only_broken_by_name() -> None:
-    with pytest.raises(HeldError, match=r"bob@laptop .*last heard of 12 s ago.* -e firstlight_break_lease=bob@laptop"):
+    with pytest.raises(
+        HeldError, match=r"bob@laptop .*last heard from 12 s ago.* -e firstlight_break_lease=bob@laptop"
+    ):
         takeover(MINE, lease(OTHER), 12.0, "")
     with pytest.raises(
-        HeldError, match=r"last heard of 60 min ago.*seems dead: ask, then add -e firstlight_break_lease"
+        HeldError, match=r"last heard from 60 min ago.*seems dead: ask, then add -e firstlight_break_lease"
     ):
         takeover(MINE, lease(OTHER), 3600.0, "")
     with pytest.raises(HeldError, match=r"seems dead: ask, then add"):

@@ -78,7 +78,7 @@ def test_a_host_that_was_cut_off_and_came_back() -> None:
     script = Script("timed out", "timed out", {"waiting": False, "works": False, "outcome": outcome()})
     result = come(script)
     assert "cut the host off from its controller (timed out)" in result["msg"]
-    assert "took it back by itself after 61 s: the controller did not come back within 60 s" in result["msg"]
+    assert "rolled it back by itself after 61 s: the controller did not come back within 60 s" in result["msg"]
     assert "correct that, and run again" in result["msg"]
     assert result["outcome"]["alone"]
     assert len(script.said) == 1
@@ -94,7 +94,7 @@ def test_an_undo_that_came_before_the_confirmation() -> None:
 def test_a_host_that_stays_away() -> None:
     script = Script("no route to host")
     result = come(script)
-    assert "does not answer any more (no route to host), 240 s after" in result["msg"]
+    assert "no longer answers (no route to host), 240 s after" in result["msg"]
     assert "console" in result["msg"]
     assert script.clock < 300
 
@@ -107,7 +107,7 @@ def test_a_change_that_is_gone_without_a_word_is_not_taken_for_kept() -> None:
     script = Script({**WORKS, "over": True})
     found = come(script)
     assert found["failed"]
-    assert "does not say what became of the change" in found["msg"]
+    assert "does not report the outcome of the change" in found["msg"]
     assert script.asked == ["check"]
 
 

@@ -173,7 +173,7 @@ class TestResults:
             "UNREACHABLE  spark2 does not answer SSH",
             "    Reason: Connection refused",
             "    Do: ssh spark2",
-            "    It was to do: Fabric: Verify",
+            "    Task to run: Fabric: Verify",
             "",
         ]
 

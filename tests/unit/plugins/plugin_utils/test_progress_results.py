@@ -36,7 +36,7 @@ class TestMessages:
     def test_a_host_that_hangs_is_told_from_one_that_does_not_answer(self) -> None:
         (line,) = message_lines({"msg": "Task failed: Timed out after 300 second(s).", "timedout": {"period": 300}})
         assert line.startswith(
-            "The host took the connection and then did nothing for 300 s, expected an answer: look for"
+            "The host accepted the connection and then did nothing for 300 s, expected an answer: look for"
         )
 
     def test_no_message_at_all(self) -> None:

@@ -104,7 +104,7 @@ def test_a_tool_that_is_not_there_or_said_nothing_makes_no_file() -> None:
     assert about["without"] == {
         "ibstat": "no ibstat",
         "fabricmanager-log": "/x is not there",
-        "fabricmanager-journal": "it said nothing and returned 0",
+        "fabricmanager-journal": "it printed nothing and returned 0",
     }
 
 
@@ -114,9 +114,9 @@ def test_a_tool_that_is_not_there_or_said_nothing_makes_no_file() -> None:
         ({"unreachable": True, "msg": "Connection\n timed out"}, "the host does not answer: Connection timed out"),
         ({"unreachable": True}, "the host does not answer"),
         ({"msg": "kinds cannot be used"}, "kinds cannot be used"),
-        ({}, "it was not asked"),
-        (None, "it was not asked"),
-        ({"raw": "nonsense"}, "it was not asked"),
+        ({}, "it was not queried"),
+        (None, "it was not queried"),
+        ({"raw": "nonsense"}, "it was not queried"),
     ],
 )
 def test_a_host_that_handed_in_nothing_is_told_of(answer: dict[str, Any] | None, why: str) -> None:
@@ -158,7 +158,7 @@ def test_a_host_cannot_fill_the_controller(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum(map(len, part.files.values())) < 64_000 + 11_000
     assert len(json.dumps(part.about)) < 50_000
     assert len(part.about["without"]) + len(part.about["files"]) == 200
-    assert part.about["without"]["topo-199"] == "the host has handed in too much before"
+    assert part.about["without"]["topo-199"] == "the host has already returned too much"
 
 
 @pytest.mark.hostile

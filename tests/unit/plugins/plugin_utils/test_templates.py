@@ -37,7 +37,7 @@ def test_blocks_and_comments_leave_no_line_and_arguments_are_quoted(role: str) -
 @pytest.mark.hostile
 @pytest.mark.parametrize("forged", ["a\nExecStart=/bin/evil", "a\rb", "a\x00b", "a \\\nb\n"])
 def test_no_value_makes_a_line_of_its_own(role: str, forged: str) -> None:
-    with pytest.raises(ValueError, match="has an end of a line in it, expected one line: take it out"):
+    with pytest.raises(ValueError, match="contains a line break, expected one line: remove it"):
         templates.render(role, "a.service", user=forged, argv=["x"])
 
 

@@ -59,7 +59,7 @@ def test_a_long_job_is_asked_until_it_ends() -> None:
 def test_a_connection_that_breaks_does_not_end_it() -> None:
     far = Far(HALF, None, None, HALF, {"changed": True})
     assert far.watch() == {"changed": True}
-    assert far.said.count("out of reach, it goes on there") == 2
+    assert far.said.count("unreachable, the job continues there") == 2
 
 
 def test_a_host_that_stays_away_is_given_up() -> None:

@@ -174,7 +174,7 @@ def test_subjects_name_everything_a_state_asks_for(state: dict[str, Any]) -> Non
                     }
                 }
             },
-            "snapshot /m was brought without y.pt and 1 more, which the engine is to load, expected a/b at c",
+            "snapshot /m was fetched without y.pt and 1 more, which the engine is to load, expected a/b at c",
         ),
         (
             {"images": {"r@sha256:1": {}}},

@@ -115,7 +115,7 @@ def test_what_people_read_and_the_plot() -> None:
     assert tuple(re.split(" {2,}", found["lines"][0])) == HEADINGS
     text = "\n".join(found["lines"])
     assert "TP 1: not measured: it does not fit" in text
-    assert "TP 8: speedup from TP 2 2.80x, as published; published are 2.5 to 3.5 times (TP lecture)" in text
+    assert "TP 8: speedup from TP 2 2.80x, as published; published: 2.5 to 3.5 times (TP lecture)" in text
     picture = plot(found)
     assert picture.startswith("<svg")
     assert "in proportion" in picture

@@ -106,11 +106,11 @@ def test_pieces_of_any_size_give_the_same(tmp_path: Path, monkeypatch: pytest.Mo
         ("a.json", b'{"events": []}', "no list of traceEvents"),
         ("a.json", b'{"traceEvents": [{"ph": "X"}, {"ph"', "breaks off"),
         ("a.json", b'{"traceEvents": [{"ph": "X"}', "breaks off"),
-        ("a.json", b'{"traceEvents": []}', "no trace with a kernel"),
+        ("a.json", b'{"traceEvents": []}', "no trace with a GPU kernel"),
         ("a.json", b"\xff\xfe[", "cannot be read"),
         ("a.json.gz", b"not compressed", "cannot be read"),
         ("a.json.gz", gzip.compress(b'{"traceEvents": []}' * 999, mtime=0)[:-20], "cannot be read"),
-        ("b.txt", b"", "no trace with a kernel"),
+        ("b.txt", b"", "no trace with a GPU kernel"),
     ],
     ids=range(9),
 )

@@ -301,7 +301,7 @@ def test_what_nobody_looked_at_is_not_known() -> None:
     )
     nowhere = evaluated(document(point(rate=400)))["look_at"]
     assert len(nowhere) == 1
-    assert "no host was looked at" in nowhere[0]
+    assert "no host was observed" in nowhere[0]
 
 
 def test_one_host_has_no_fabric_to_look_at() -> None:

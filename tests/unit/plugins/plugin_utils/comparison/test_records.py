@@ -156,7 +156,7 @@ def test_a_driver_of_the_factory_is_its_vendors_affair() -> None:
     seen = {**ideal(desired["nvidia_driver"])["driver"], "installed": "590.48.01", "loaded": "590.48.01"}
     listed = records("spark1", desired, {"packages": {"nvidia-open": "1"}, "driver": {**seen, "library": "590.48.01"}})
     (first, *_) = wrong(listed)
-    assert first["remedy"] == "install a driver of branch 580 on spark1 by the means of its vendor, and reboot it"
+    assert first["remedy"] == "install a driver of branch 580 on spark1 with the means of its vendor, and reboot it"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_the_table_has_what_is_wrong_and_counts_the_rest() -> None:
     twice = [listed[0], *wrong(listed), *wrong(listed)]
     assert [line.split()[0] for line in lines(twice)] == ["FAIL", "FAIL", "by", "do", "1"]
     assert verdict_line("spark1", listed) == (
-        "spark1 is not as the plan has it: package.nvidia-utils-580. Run repin.yml with -e stack=lab."
+        "spark1 differs from its plan: package.nvidia-utils-580. Run repin.yml with -e stack=lab."
     )
     assert len(wrong(listed)) == 1
 

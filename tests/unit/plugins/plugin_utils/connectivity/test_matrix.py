@@ -92,20 +92,24 @@ def taken_address(fabric: Fabric, host: str, rail: int) -> list[str]:
     port, victim = fabric.ports[host][rail], fabric.ports[other][rail]
     port.addresses = [victim.planned]
     address = victim.planned.partition("/")[0]
-    return [f"{address} is there twice", f"{other} ({PORTS[rail]})", f"{host} ({PORTS[rail]}, planned {port.planned})"]
+    return [
+        f"{address} is assigned twice",
+        f"{other} ({PORTS[rail]})",
+        f"{host} ({PORTS[rail]}, planned {port.planned})",
+    ]
 
 
 def second_address(fabric: Fabric, host: str, rail: int) -> list[str]:
     """The host has the address of its neighbour beside its own."""
     other = fabric.hosts[fabric.hosts.index(host) - 1]
     fabric.ports[host][rail].addresses.append(fabric.ports[other][rail].planned)
-    return ["is there twice", f"{other} ({PORTS[rail]})", f"{host} ({PORTS[rail]}, planned"]
+    return ["is assigned twice", f"{other} ({PORTS[rail]})", f"{host} ({PORTS[rail]}, planned"]
 
 
 def stranger(fabric: Fabric, host: str, rail: int) -> list[str]:
     address = fabric.ports[host][rail].planned.partition("/")[0]
     fabric.strangers[address] = "52:54:00:12:34:56"
-    return [f"{address} is there twice", f"{host} ({PORTS[rail]})", "52:54:00:12:34:56"]
+    return [f"{address} is assigned twice", f"{host} ({PORTS[rail]})", "52:54:00:12:34:56"]
 
 
 def other_route(fabric: Fabric, host: str, rail: int) -> list[str]:

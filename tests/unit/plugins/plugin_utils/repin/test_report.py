@@ -52,7 +52,7 @@ def test_a_move_that_was_undone_names_host_and_reason() -> None:
     document = report("new", "old", hosts, "a")
     assert not document["done"]
     assert {name: one["outcome"] for name, one in document["hosts"].items()} == {"a": "put back", "b": "put back"}
-    assert "a: put back with the rest: smoke" in document["problems"]
+    assert "a: rolled back with the rest: smoke" in document["problems"]
     assert "b: library is 2, expected 1" in document["problems"]
     text = "\n".join(lines(document))
     assert "NOT DONE" in text
@@ -68,7 +68,7 @@ def test_a_host_that_was_left_alone_is_a_problem_and_one_that_was_right_is_none(
     }
     document = report("new", "old", hosts, "a")
     assert document["hosts"]["a"]["problem"] is None
-    assert document["problems"] == ["b: not well before the re-pin, so neither moved nor put back: no answer"]
+    assert document["problems"] == ["b: unhealthy before the re-pin, so neither moved nor rolled back: no answer"]
     assert not document["done"]
 
 
@@ -95,7 +95,7 @@ def test_a_reason_of_many_lines_is_told_once() -> None:
     timeline = [{**BACK[2], "detail": {"reason": "silence\nline 1\nline 2"}}]
     back = {"outcome": "rolled-back", "timeline": timeline}
     document = report("new", "old", {"a": moved(back=back)}, "a")
-    assert document["problems"] == ["a: put back with the rest: silence"]
+    assert document["problems"] == ["a: rolled back with the rest: silence"]
 
 
 @pytest.mark.hostile
@@ -115,7 +115,7 @@ def test_a_host_that_says_nonsense_has_failed_and_the_others_are_told_of(lie: di
     document = report("new", "old", {"a": moved(), "b": hostile}, "a")
     assert {name: one["outcome"] for name, one in document["hosts"].items()} == {"a": "moved", "b": "failed"}
     assert not document["done"]
-    assert "look who changed this host" in "\n".join(lines(document))
+    assert "find out who changed this host" in "\n".join(lines(document))
 
 
 NAMES = (

@@ -36,7 +36,7 @@ def test_a_failure_on_a_node_that_nobody_looked_at_is_not_better() -> None:
     for document in (silent, gone, left_out):
         for row in document["checks"]:
             row["cells"].pop("spark-gamma", None)
-    left_out["checks"][-1]["cells"]["spark-gamma"] = {"status": "could_not_check", "measured": "it was not asked"}
+    left_out["checks"][-1]["cells"]["spark-gamma"] = {"status": "could_not_check", "measured": "it was not queried"}
     place = ("better", "spark-gamma", "kernel.xid")
     assert [place in told(before, after) for after in (fixed, silent, gone, left_out)] == [True, False, False, False]
 

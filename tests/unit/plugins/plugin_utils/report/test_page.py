@@ -167,9 +167,9 @@ def test_the_data_is_in_the_page_and_proves_itself(page: str, document: dict[str
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"cluster":"mine"', '"cluster":"ours"', "another SHA-256"),
-        ("661 TFLOP/s</span>", "999 TFLOP/s</span>", "something else than its data"),
-        ('<p class="word s">Accepted', '<p class="word s">Perfect', "something else than its data"),
+        ('"cluster":"mine"', '"cluster":"ours"', "not the one on the page"),
+        ("661 TFLOP/s</span>", "999 TFLOP/s</span>", "does not match its data"),
+        ('<p class="word s">Accepted', '<p class="word s">Perfect', "does not match its data"),
     ],
 )
 def test_a_page_that_was_changed_is_found_out(page: str, old: str, new: str, said: str) -> None:

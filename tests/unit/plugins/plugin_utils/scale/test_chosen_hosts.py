@@ -34,7 +34,7 @@ def test_hosts_and_groups_are_found_in_the_order_of_the_inventory(words: object,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "no host is named, expected those that are new: add -e nodes=b2"),
+        ("", "no host is named, expected the new hosts: add -e nodes=b2"),
         (None, "no host is named"),
         ("b3", "b3 is neither a host of the cluster nor a group with any, expected one of a1, a2, b1, b2"),
         ("rack_c", "rack_c is neither"),

@@ -45,7 +45,7 @@ def test_one_service_over_all_hosts_restarts_only_when_that_is_said() -> None:
 def test_replicas_on_other_hosts_go_on_unless_the_heads_program_changes() -> None:
     found = evaluate(cluster("ray-serve"), ["c"])
     assert (found["serve"], found["restarts"]) == (True, [])
-    assert "What serves goes on" in found["lines"][-1]
+    assert "Serving continues" in found["lines"][-1]
     found = evaluate(cluster("ray-serve", a={"inference_server": [FILE]}), ["c"])
     assert (found["serve"], found["restarts"]) == (False, ["a", "b", "c"])
 

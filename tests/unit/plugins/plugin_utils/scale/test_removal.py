@@ -42,7 +42,7 @@ def test_a_host_that_would_move_is_refused() -> None:
 def test_what_to_write_of_a_rack_and_of_serving() -> None:
     place = {"name": "a", "position": 4, "serial": "S4"}
     assert inventory_words("c", place, {"pipeline_parallel": 3}) == [
-        "of rack a: absent: [4], beside those that are absent already",
+        "of rack a: absent: [4], in addition to those already absent",
         "and take position 4 (S4) out of its serials",
         "firstlight_serving.pipeline_parallel: 3",
     ]

@@ -18,7 +18,7 @@ PLACE = {"name": "a", "position": 3, "serial": "S2"}
     ("answer", "said"),
     [
         ({"serial": "S2"}, ""),
-        ({"serial": "S1"}, "has the serial S1, expected S2, which the inventory has"),
+        ({"serial": "S1"}, "has the serial S1, expected S2, the one in the inventory"),
         ({"serial": ""}, "has no serial number, expected S2"),
         ({"failed": True, "msg": "no root"}, "cannot be read (no root)"),
         ({"unreachable": True, "msg": "Connection timed out"}, "c (10.0.0.3) does not answer (Connection timed out)"),

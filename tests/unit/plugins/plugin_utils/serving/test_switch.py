@@ -94,7 +94,7 @@ def test_what_went_wrong_is_told_with_what_serves_instead() -> None:
     hosts = {"spark0": facts(new={"problem": "no completion"}, old={}), "spark1": facts(new={}, old={})}
     found = group_state(hosts, list(hosts), {})
     assert found["failed"] == {"spark0": "no completion"}
-    assert "old was put back and answers" in found["verdict"]
+    assert "old was restored and answers" in found["verdict"]
     hosts["spark0"]["old"] = {"problem": "no memory"}
     assert "old could not be put back (spark0: no memory)" in group_state(hosts, list(hosts), {})["verdict"]
 

@@ -61,7 +61,7 @@ def test_two_configurations_never_beat_each_other(one: float, other: float, firs
         ({"status": "worse", "reasons": ["BLEU 91"]}, False, False, "worse (BLEU 91)"),
         ({"status": "could_not_ask", "reasons": []}, False, False, "could not ask"),
         ({"status": "no_reference"}, False, False, "no reference"),
-        ({"status": "waived", "reasons": ["dummies"]}, True, True, "not looked at: dummies"),
+        ({"status": "waived", "reasons": ["dummies"]}, True, True, "not assessed: dummies"),
         (None, False, True, ""),
         (None, True, False, "changes the precision"),
     ],

@@ -282,7 +282,7 @@ def test_layouts_are_compared_and_the_former_one_is_put_back() -> None:
 
 @pytest.mark.parametrize("words", ["", "0", "tp", "x2", "tp2,", "pp0", "tp2pp", "99999"])
 def test_what_is_no_layout_is_refused(words: str) -> None:
-    with pytest.raises(ValueError, match="is no layout"):
+    with pytest.raises(ValueError, match="is not a layout"):
         parse_layouts(words)
 
 

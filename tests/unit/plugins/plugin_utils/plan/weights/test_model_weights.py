@@ -48,7 +48,7 @@ def test_a_node_with_other_bytes_than_the_head_or_the_pin_is_not_right() -> None
     mine, heads = ({"snapshots": {"/m": {**verified, "contents": f"sha256:{one}"}}} for one in ("mine", "heads"))
     want = desired_state("model_weights", variables)
     assert explain(differences(want, mine, {"spark0": heads})) == [
-        "snapshot /m has the bytes sha256:mine, expected sha256:heads as they are pinned, or on the head"
+        "snapshot /m has the bytes sha256:mine, expected sha256:heads as pinned, or as on the head"
     ]
     assert not differences(want, heads, {"spark0": heads})
     assert not differences(want, mine, {"spark0": {}}), "a run without the head knows nothing to compare with"
