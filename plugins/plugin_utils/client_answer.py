@@ -11,7 +11,10 @@ from typing import Any
 
 from ansible_collections.firstlight.cluster.plugins.module_utils.endpoint.endpoint import check_value, read_keys
 
-_DO = "expected the keys of endpoint_keys and the certificate that endpoint_certificate made: find out who changed the host"
+_DO = (
+    "expected the keys of endpoint_keys and the certificate that endpoint_certificate made: "
+    "find out who changed the host"
+)
 _BODY = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/\s]+={0,2})")
 _LONGEST = 16 << 10
 """Maximum length of a certificate in characters."""

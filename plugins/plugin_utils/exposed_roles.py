@@ -45,8 +45,8 @@ def leftover_notes(plan: Mapping[str, Any], observation: Mapping[str, Any]) -> l
     """Return a line for each leftover role that stays, with how to remove it."""
     unwanted = plan.get("unwanted") or ()
     return [
-        f"the {role} of an earlier run is still installed ({UNITS[role]}), but the inventory does not ask for it on this "
-        f"host: it is left unchanged; to remove it, set firstlight_{role} to {{enabled: false}} and run site.yml"
+        f"the {role} of an earlier run is still installed ({UNITS[role]}), but the inventory does not ask for it on "
+        f"this host: it is left unchanged; to remove it, set firstlight_{role} to {{enabled: false}} and run site.yml"
         for role in leftovers(plan, observation)
         if role not in unwanted
     ]

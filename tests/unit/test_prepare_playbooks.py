@@ -127,7 +127,7 @@ def test_in_one_cluster_the_others_finish_the_phase_and_nothing_else_begins(
     assert f"came through {following}" not in done.stdout
     told = f"{reason} ({where})\n    1 of 3 hosts is out (b), expected all of them"
     assert f"\nSTOPPED  before what needs every host\n    {told}" in done.stdout
-    assert f"{following} was not begun on the other 2." in done.stdout
+    assert f"{following} was not started on the other 2." in done.stdout
     assert re.search(rf"(?m)^b : .* {counted} ", done.stdout)
     assert re.search(r"(?m)^a : .* unreachable=0 failed=0 ", done.stdout), "it only said so"
     assert done.stdout.endswith(f"\nFailed in {where}: Try on b\n")
@@ -150,7 +150,7 @@ def test_in_racks_the_others_go_on_until_something_serves(tmp_path: Path, troubl
 def test_what_serves_does_not_begin_where_the_last_phase_lost_a_host(tmp_path: Path) -> None:
     done = bring_up(tmp_path, SINGLE, FAILING, "Container runtime")
     assert (done.returncode, headings(done)) == (2, NAMES[:-1]), done.stdout + done.stderr
-    assert "nothing of it was begun. The other 2 are prepared." in done.stdout
+    assert "nothing of it was started. The other 2 are prepared." in done.stdout
 
 
 def steps_that_tasks_ask_for(path: Path) -> set[str]:

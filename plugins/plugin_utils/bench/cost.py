@@ -222,7 +222,9 @@ def cost(case: Case) -> dict[str, Any]:
 
 def _conclusions(case: Case, own: Mapping[str, float], others: Mapping[str, Mapping[str, Any] | None]) -> Iterable[str]:
     span = f"{case.months.value:g} months"
-    yield f"Owning pays off where anything else would cost more than {number(own['per_month'])} {case.currency} a month."
+    yield (
+        f"Owning pays off where anything else would cost more than {number(own['per_month'])} {case.currency} a month."
+    )
     for name, one in others.items():
         if one is None:
             continue
@@ -232,7 +234,9 @@ def _conclusions(case: Case, own: Mapping[str, float], others: Mapping[str, Mapp
         elif months <= case.months.value:
             yield f"Own: against {name} it has paid off after {months:.1f} of {span}."
         else:
-            yield f"Do not own: against {name} it would have paid off after {months:.1f} months, later than after {span}."
+            yield (
+                f"Do not own: against {name} it would have paid off after {months:.1f} months, later than after {span}."
+            )
     if not any(others.values()):
         yield "Give --rent-per-gpu-hour or --api-price-per-million to compare with: the catalog has no rent for it."
 

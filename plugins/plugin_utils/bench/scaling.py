@@ -185,7 +185,10 @@ def _lines(analysis: Mapping[str, Any]) -> Iterator[str]:
             yield f"{one['name']}: {_told(line)}"
     yield from _same_gpus(analysis["layouts"])
     if analysis["fastest"]:
-        yield f"{analysis['fastest']} gives the most tokens/s, {analysis['cheapest']} the most per GPU: the cheapest tokens."
+        yield (
+            f"{analysis['fastest']} gives the most tokens/s, {analysis['cheapest']} the most per GPU: "
+            "the cheapest tokens."
+        )
 
 
 def _told(line: Mapping[str, Any]) -> str:

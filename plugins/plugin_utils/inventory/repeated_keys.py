@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 ERRORS = {
-    "inventory.repeated": "Of a key that stands twice in one mapping, YAML takes the last and forgets the first.",
+    "inventory.repeated": "If a key occurs twice in one mapping, YAML takes the last and drops the first.",
 }
 
 _SUFFIXES = (".yml", ".yaml")
@@ -31,7 +31,7 @@ def check_repeated_keys(sources: Iterable[str], errors: PlanErrors) -> None:
             errors.add(
                 "inventory.repeated",
                 f"{path} has {key!r} twice in one mapping, in line {first} and in line {again}",
-                "a key stands in a mapping once",
+                "a key occurs in a mapping once",
                 "remove one of the two, or put both values under one",
             )
 

@@ -43,8 +43,8 @@ ALERTS: tuple[Alert, ...] = (
         "2m",
         CRITICAL,
         "{{ $labels.host }} cannot be read",
-        "Nothing is known of this node. See that it is up and that `systemctl status firstlight-metrics` there shows "
-        "it running. If it answers with 403, this monitoring host is not in firstlight_monitoring.hosts.",
+        "No metrics of this node can be read. Check that it is up and that `systemctl status firstlight-metrics` there "
+        "shows it running. If it answers with 403, this monitoring host is not in firstlight_monitoring.hosts.",
     ),
     Alert(
         "FirstlightSourceDown",
@@ -53,7 +53,7 @@ ALERTS: tuple[Alert, ...] = (
         "10m",
         WARNING,
         "{{ $labels.source }} of {{ $labels.host }} cannot be read",
-        "`journalctl --unit firstlight-metrics` on the node says why. What depends on it shows nothing meanwhile.",
+        "`journalctl --unit firstlight-metrics` on the node says why. What depends on it has no data meanwhile.",
     ),
     Alert(
         "FirstlightRankLost",
@@ -61,7 +61,7 @@ ALERTS: tuple[Alert, ...] = (
         "30s",
         CRITICAL,
         "{{ $labels.member }} is lost from group {{ $labels.group }}",
-        "The group cannot serve without it. See that the node is up and its fabric port has a link, then "
+        "The group cannot serve without it. Check that the node is up and its fabric port has a link, then "
         "`systemctl status firstlight-supervisor` there. `firstlight status` shows what the group waits for.",
     ),
     Alert(
@@ -70,7 +70,7 @@ ALERTS: tuple[Alert, ...] = (
         "15m",
         CRITICAL,
         "Group {{ $labels.group }} of {{ $labels.host }} does not serve",
-        "`firstlight status` says which phase it is in and why, `firstlight logs` what the engine said last.",
+        "`firstlight status` shows which phase it is in and why, `firstlight logs` the engine's last output.",
     ),
     Alert(
         "FirstlightGroupFailed",
@@ -86,15 +86,15 @@ ALERTS: tuple[Alert, ...] = (
         "0m",
         WARNING,
         "Group {{ $labels.group }} of {{ $labels.host }} was started {{ $value | humanize }} times in an hour",
-        "It dies again and again. `firstlight logs --since 1h` shows what each start ended with.",
+        "It fails repeatedly. `firstlight logs --since 1h` shows what each start ended with.",
     ),
     Alert(
         "FirstlightSupervisorStuck",
         "time() - firstlight_supervisor_written_timestamp_seconds > 120",
         "2m",
         WARNING,
-        "The supervisor of {{ $labels.host }} tells nothing any more",
-        "See `systemctl status firstlight-supervisor` on the node. Until it runs, nobody brings the group back.",
+        "The supervisor of {{ $labels.host }} no longer reports",
+        "See `systemctl status firstlight-supervisor` on the node. Until it runs, nothing restarts the group.",
     ),
     Alert(
         "FirstlightGpuFault",
@@ -112,7 +112,7 @@ ALERTS: tuple[Alert, ...] = (
         "2m",
         CRITICAL,
         "{{ $labels.host }} shows {{ $value | humanize }} GPUs, fewer than it has",
-        "One fell off the bus or its driver did not take it. See `nvidia-smi` and the kernel's log, then reboot.",
+        "One fell off the bus or its driver did not initialize it. See `nvidia-smi` and the kernel's log, then reboot.",
     ),
     Alert(
         "FirstlightGpuThrottled",
@@ -120,7 +120,7 @@ ALERTS: tuple[Alert, ...] = (
         "5m",
         WARNING,
         "GPU {{ $labels.gpu }} of {{ $labels.host }} is slowed down ({{ $labels.reason }})",
-        "A slow GPU slows the whole group down. thermal: look at fans and air. power_brake: look at the power supply.",
+        "A slow GPU slows the whole group down. thermal: check fans and airflow. power_brake: check the power supply.",
     ),
     Alert(
         "FirstlightGpuMemoryErrors",
@@ -128,7 +128,7 @@ ALERTS: tuple[Alert, ...] = (
         "0m",
         CRITICAL,
         "GPU {{ $labels.gpu }} of {{ $labels.host }} has uncorrected memory errors",
-        "What it computes may be wrong. Drain the node, reset the GPU, and have it replaced when they come again.",
+        "What it computes may be wrong. Drain the node, reset the GPU, and have it replaced if they recur.",
     ),
     Alert(
         "FirstlightCacheFull",
@@ -136,7 +136,7 @@ ALERTS: tuple[Alert, ...] = (
         "5m",
         WARNING,
         "The KV cache of {{ $labels.host }} is full",
-        "Requests wait or are computed anew. Lower max_num_seqs or max_model_len, or give the engine more memory: "
+        "Requests wait or are recomputed. Lower max_num_seqs or max_model_len, or give the engine more memory: "
         "`firstlight fit` says how much there is.",
     ),
     Alert(
@@ -145,8 +145,8 @@ ALERTS: tuple[Alert, ...] = (
         "or sglang:num_queue_reqs > 10 and deriv(sglang:num_queue_reqs[10m]) > 0",
         "5m",
         WARNING,
-        "{{ $value | humanize }} requests wait on {{ $labels.host }}, and they become more",
-        "More is asked than can be answered. Turn clients down, or serve with more GPUs.",
+        "{{ $value | humanize }} requests wait on {{ $labels.host }}, and their number grows",
+        "More is requested than can be answered. Throttle clients, or serve with more GPUs.",
     ),
     Alert(
         "FirstlightPinDrift",
@@ -154,24 +154,24 @@ ALERTS: tuple[Alert, ...] = (
         "5m",
         WARNING,
         '{{ $labels.package }} of {{ $labels.host }} is "{{ $labels.installed }}", pinned is {{ $labels.wanted }}',
-        "Somebody or something changed it. `ansible-playbook playbooks/verify.yml` shows all that differs; site.yml "
-        "puts it back, playbooks/repin.yml moves the pin.",
+        "It was changed outside of a run. `ansible-playbook playbooks/verify.yml` shows all that differs; site.yml "
+        "restores it, playbooks/repin.yml moves the pin.",
     ),
     Alert(
         "FirstlightCertificateEnds",
         "firstlight_certificate_end_timestamp_seconds - time() < 21 * 86400",
         "1h",
         WARNING,
-        "{{ $labels.path }} of {{ $labels.host }} ends in {{ $value | humanizeDuration }}",
-        "Renew it before clients turn away.",
+        "{{ $labels.path }} of {{ $labels.host }} expires in {{ $value | humanizeDuration }}",
+        "Renew it before clients refuse the endpoint.",
     ),
     Alert(
         "FirstlightCertificateEndsNow",
         "firstlight_certificate_end_timestamp_seconds - time() < 3 * 86400",
         "5m",
         CRITICAL,
-        "{{ $labels.path }} of {{ $labels.host }} ends in {{ $value | humanizeDuration }}",
-        "Renew it today: clients refuse the endpoint once it has ended.",
+        "{{ $labels.path }} of {{ $labels.host }} expires in {{ $value | humanizeDuration }}",
+        "Renew it today: clients refuse the endpoint once it has expired.",
     ),
     Alert(
         "FirstlightFirewallDrops",
@@ -179,7 +179,7 @@ ALERTS: tuple[Alert, ...] = (
         "10m",
         WARNING,
         "The firewall of {{ $labels.host }} drops {{ $value | humanize }} packets a second",
-        "Somebody asks who may not, or a port is closed that is needed. `nft list ruleset` shows the counters.",
+        "A source that is not permitted connects, or a needed port is closed. `nft list ruleset` shows the counters.",
     ),
     Alert(
         "FirstlightDiskFull",
@@ -187,7 +187,7 @@ ALERTS: tuple[Alert, ...] = (
         "15m",
         WARNING,
         "{{ $labels.mountpoint }} of {{ $labels.host }} has {{ $value | humanizePercentage }} left",
-        "A disk that is full stops logs, updates and the next start. Take away what nobody needs.",
+        "A full disk stops logs, updates and the next start. Remove what is not needed.",
     ),
 )
 
@@ -211,7 +211,7 @@ def target_alerts(targets: Mapping[str, float], cluster: str) -> tuple[Alert, ..
             "FirstlightFirstTokenSlow",
             TTFT,
             "to the first token",
-            "Where requests wait, more is asked than can be answered: turn clients down, or add replicas. Where none "
+            "If requests wait, more is requested than can be answered: throttle clients, or add replicas. If none "
             "wait, prompts are long: see the panel of prefix cache hits, and lower max_num_batched_tokens.",
         ),
         TPOT: slow(
@@ -235,7 +235,7 @@ def target_alerts(targets: Mapping[str, float], cluster: str) -> tuple[Alert, ..
             WARNING,
             "{{ $value | humanize }} requests of cluster {{ $labels.cluster }} wait, "
             f"target {targets.get('queue', 0):g} at most",
-            "More is asked than can be answered. Turn clients down, or serve with more GPUs.",
+            "More is requested than can be answered. Throttle clients, or serve with more GPUs.",
         ),
         "prefix_hit_rate": Alert(
             "FirstlightPrefixHitsLow",
@@ -243,10 +243,10 @@ def target_alerts(targets: Mapping[str, float], cluster: str) -> tuple[Alert, ..
             f"and {prompt_tokens(chosen, '30m')} > {_OWN_TOKENS}",
             "30m",
             WARNING,
-            "The prefix cache of cluster {{ $labels.cluster }} has {{ $value | humanizePercentage }} of its prompts, "
+            "The prefix cache of cluster {{ $labels.cluster }} has a hit rate of {{ $value | humanizePercentage }}, "
             f"target {targets.get('prefix_hit_rate', 0):.0%}",
-            "Prompts no longer begin alike, or the cache is too small to keep them. Put what is common first in a "
-            "prompt, have the requests of a conversation go to one replica, and see the panel of the KV cache.",
+            "Prompts no longer share a prefix, or the cache is too small to keep them. Put what is common first in a "
+            "prompt, send the requests of a conversation to one replica, and see the panel of the KV cache.",
         ),
     }
     return tuple(alert for target, alert in alerts.items() if target in targets)

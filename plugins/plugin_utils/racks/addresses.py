@@ -10,7 +10,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.plan.fabric.addressing import is_ipv4_address
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.nodes import MOST_NODES, Nodes, is_whole
 
-ERRORS = {"rack.addresses": "A node without an address of its own would be looked for by its name, or be another."}
+ERRORS = {"rack.addresses": "A node without an address of its own would be reached by its name, or be another machine."}
 
 
 def read_addresses(where: str, given: Mapping[str, Any], nodes: Nodes, errors: PlanErrors) -> dict[int, str]:
@@ -57,5 +57,5 @@ def _refuse(errors: PlanErrors, found: str, rule: str) -> None:
         "rack.addresses",
         found,
         rule,
-        "write addresses: {1: 10.20.1.17, 2: 10.20.1.44}, or management where the addresses follow each other",
+        "write addresses: {1: 10.20.1.17, 2: 10.20.1.44}, or management where the addresses are consecutive",
     )

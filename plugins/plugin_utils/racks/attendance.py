@@ -43,13 +43,13 @@ def attendance_message(expected: Sequence[str], missing: Mapping[str, Sequence[s
     if not any(missing):
         named = join_hosts(missing[""], MOST_NAMED)
     others = len(expected) - out
-    begun = f"{phase} was not begun on the other {others}" if phase else "nothing of it was begun"
+    begun = f"{phase} was not started on the other {others}" if phase else "nothing of it was started"
     prepared = "" if phase else f" The other {others} are prepared."
     limit = ":".join(rack for rack in missing if rack)
     again = f" For their racks alone: --limit {limit}." if limit else ""
     it, be = ("it", "is") if out == 1 else ("them", "are")
     return (
-        f"{out} of {len(expected)} hosts {be} out ({named}), expected all of them: what serves needs every host, so "
-        f"{begun}.{prepared} Do: fix what is reported of {it}, then run this again; what is done already is not done "
-        f"twice.{again}"
+        f"{out} of {len(expected)} hosts {be} out ({named}), expected all of them: serving needs every host, so "
+        f"{begun}.{prepared} Do: fix what is reported for {it}, then run this again; completed steps are not "
+        f"repeated.{again}"
     )

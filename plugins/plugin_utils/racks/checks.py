@@ -13,9 +13,9 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document 
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
 
 ERRORS = {
-    "rack.range-small": "A node beyond its rack's range would have an address of another rack, or of nobody.",
+    "rack.range-small": "A node beyond its rack's range would have an address of another rack, or of none.",
     "rack.overlap": "Two racks that share a range would give one address to two machines as they grow.",
-    "rack.duplicate-host": "Two nodes of one name would be one host.",
+    "rack.duplicate-host": "Two nodes with the same name would be one host.",
     "rack.duplicate-address": "Two names for one machine would be configured twice, each time differently.",
     "rack.cluster": "All racks of a file are one cluster, or each says which it belongs to.",
 }
@@ -48,7 +48,7 @@ def _check_names(racks: Sequence[Rack], errors: PlanErrors) -> None:
         errors.add(
             "rack.duplicate-host",
             f"{first} and {second} both name a host {host}",
-            "a host's name, the prefix and the position, is its own",
+            "a host's name, prefix and position, is unique",
             "give one of the racks another prefix",
         )
 
@@ -60,8 +60,8 @@ def _check_sizes(rack: Rack, errors: PlanErrors) -> None:
             errors.add(
                 "rack.range-small",
                 f"{kind} of rack {rack.name} has {block.size} places, {_shown(kind, block)}, for {last} positions",
-                "every position of a rack has a place of its own in its ranges, also one that is absent",
-                f"make the range longer, to {_end(kind, block.at(last))} at least; what it has stays where it is",
+                "every position of a rack has a place of its own in its ranges, even one that is absent",
+                f"extend the range to {_end(kind, block.at(last))} at least; existing addresses stay where they are",
             )
 
 
@@ -87,7 +87,7 @@ def _check_overlaps(racks: Sequence[Rack], errors: PlanErrors) -> None:
                     f"the address {own} of rack {one.name} lies in management of rack {other.name} "
                     f"({_shown('management', other.management)})",
                     "a rack's ranges are its own, with room to grow",
-                    f"let management of rack {other.name} leave it out, or correct the address",
+                    f"exclude it from management of rack {other.name}, or correct the address",
                 )
 
 
@@ -96,7 +96,7 @@ def _check_serials(racks: Sequence[Rack], errors: PlanErrors) -> None:
         errors.add(
             "rack.serial",
             f"{first} and {second} both have the serial {serial}",
-            "a serial is one machine",
+            "a serial identifies one machine",
             "correct one of them from the machine's label",
         )
 
@@ -106,7 +106,7 @@ def _check_addresses(racks: Sequence[Rack], errors: PlanErrors) -> None:
         errors.add(
             "rack.duplicate-address",
             f"{first} and {second} are both reached at {place}",
-            "every node is a machine of its own",
+            "every node is a separate machine",
             "correct addresses, management or reach of one of the two",
         )
 
@@ -159,9 +159,9 @@ def _check_fabric(rack: Rack, errors: PlanErrors) -> None:
     if rack.fabric is None:
         errors.add(
             "rack.fabric",
-            f"rack {rack.name} says nothing of fabric, and its cluster has several hosts",
-            "without it the order of the hosts would decide their addresses, and a new node move another",
-            f"write fabric: {FIRST_HOST}-{FIRST_HOST + 31}, with room to grow, and none that another rack has",
+            f"rack {rack.name} does not set fabric, and its cluster has several hosts",
+            "without it the order of the hosts would decide their addresses, and a new node would move another",
+            f"write fabric: {FIRST_HOST}-{FIRST_HOST + 31}, with room to grow, and not used by another rack",
         )
 
 

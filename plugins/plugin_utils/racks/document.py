@@ -24,13 +24,13 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.blocks im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.nodes import Nodes, is_whole, read_nodes
 
 ERRORS = {
-    "rack.type": "A rack file of another form would be read in part, and hosts be missing.",
-    "rack.name": "A rack is a group of the inventory, rack_NAME, and two racks of one name would be one.",
-    "rack.prefix": "The names of the hosts begin with it, and a host's name is one that DNS takes.",
+    "rack.type": "A rack file of another form would be read only in part, and hosts would be missing.",
+    "rack.name": "A rack is a group of the inventory, rack_NAME, and two racks with the same name would be one.",
+    "rack.prefix": "The names of the hosts begin with it, and a host's name must be valid in DNS.",
     "rack.management": "Addresses follow from the range and the position, so the range must be one.",
     "rack.fabric": "Addresses in the rails follow from the rack's places, so several hosts need them.",
-    "rack.reach": "A pattern without anything of the host in it would be one machine for all.",
-    "rack.limit": "A limit that is no plain number would be kept by any rack, or by none.",
+    "rack.reach": "A pattern without a placeholder would be one machine for all.",
+    "rack.limit": "A limit that is not a plain number would be met by any rack, or by none.",
 }
 
 FILE_KEYS = ("plugin", "racks")
@@ -88,7 +88,7 @@ def read_racks(document: object, errors: PlanErrors) -> list[Rack]:
     if not isinstance(document, Mapping) or not _is_list_of_mappings(document.get("racks")):
         errors.add(
             "rack.type",
-            f"racks is {document.get('racks')!r}" if isinstance(document, Mapping) else "the file is no mapping",
+            f"racks is {document.get('racks')!r}" if isinstance(document, Mapping) else "the file is not a mapping",
             "a rack file has the line plugin: firstlight.cluster.rack and a list of racks",
             "write it as in docs/racks.md, or begin with `firstlight init spark-racks DIRECTORY`",
         )
@@ -112,7 +112,7 @@ def _rack(number: int, given: Mapping[str, Any], errors: PlanErrors) -> Rack | N
         errors.add(
             "rack.name",
             f"the name of {where} is {name!r}",
-            "a name has small letters, digits and _, as it is part of the group's name",
+            "a name has lowercase letters, digits and _, as it is part of the group's name",
             "write it as name: a, or row2_7",
         )
         name = None
@@ -121,7 +121,7 @@ def _rack(number: int, given: Mapping[str, Any], errors: PlanErrors) -> Rack | N
         errors.add(
             "rack.prefix",
             f"the prefix of {where} is {prefix!r}",
-            "a prefix begins with a small letter, then letters, digits and -, 40 at most; the position follows it",
+            "a prefix begins with a lowercase letter, then letters, digits and -, 40 at most; the position follows it",
             "write it as prefix: spark-a for hosts spark-a1, spark-a2, ...",
         )
         prefix = None
@@ -149,7 +149,7 @@ def _digits(where: str, value: object, errors: PlanErrors) -> int:
         errors.add(
             "rack.prefix",
             f"digits of {where} is {value!r}",
-            f"digits is how many a position has at least, from 1 to {_MOST_DIGITS}",
+            f"digits is the minimum number of digits of a position, from 1 to {_MOST_DIGITS}",
             "write digits: 2 for spark-a01, or leave it out",
         )
         return 1
@@ -163,7 +163,7 @@ def _cluster(where: str, value: object, errors: PlanErrors) -> str | None:
     errors.add(
         "rack.name",
         f"cluster of {where} is {value!r}",
-        "a cluster's name has small letters, digits and _, as it is part of the group's name",
+        "a cluster's name has lowercase letters, digits and _, as it is part of the group's name",
         "write it as cluster: chat, or leave it out where all racks are one cluster",
     )
     return None

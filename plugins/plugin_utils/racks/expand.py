@@ -19,7 +19,7 @@ from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.checks im
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.document import Rack, read_racks
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.racks.reaching import reached_at
 
-ERRORS = {"rack.choice": "A cluster that the file does not have would be no hosts at all."}
+ERRORS = {"rack.choice": "A cluster that is not in the file has no hosts."}
 
 
 class RackError(ValueError):

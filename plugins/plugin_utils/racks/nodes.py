@@ -11,8 +11,8 @@ from typing import Any
 from ansible_collections.firstlight.cluster.plugins.plugin_utils.findings import PlanErrors
 
 ERRORS = {
-    "rack.nodes": "Positions decide names and addresses, so each must be told plainly.",
-    "rack.serial": "A serial is one machine; twice it would be one machine at two addresses.",
+    "rack.nodes": "Positions decide names and addresses, so each must be unambiguous.",
+    "rack.serial": "A serial identifies one machine; used twice, it would be one machine at two addresses.",
     "rack.head": "One host of a cluster runs the Ray head and the server; a position without a node runs nothing.",
 }
 

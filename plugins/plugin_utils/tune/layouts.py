@@ -22,8 +22,8 @@ def parse_layouts(text: str) -> list[tuple[int, int]]:
         sizes = tuple(int(one or 1) for one in match.groups()) if match and word.strip() else (0, 0)
         if 0 in sizes:
             raise ValueError(
-                f"{word!r} is not a layout, expected a tensor-parallel size such as 4 or tp4, a pipeline such as pp4, or "
-                "both: tp2pp2"
+                f"{word!r} is not a layout, expected a tensor-parallel size such as 4 or tp4, a pipeline such as pp4, "
+                "or both: tp2pp2"
             )
         if sizes not in found:
             found.append((sizes[0], sizes[1]))

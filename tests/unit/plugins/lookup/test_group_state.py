@@ -180,7 +180,7 @@ def test_in_one_cluster_no_phase_does(racks: dict[str, list[str]], phase: str) -
     found = required(racks, ["a"], phase)
     assert found["missing"] == {"": ["b"]}
     assert found["message"].startswith("1 of 2 hosts is out (b), expected all of them")
-    assert ("Driver was not begun on the other 1." in found["message"]) == bool(phase)
+    assert ("Driver was not started on the other 1." in found["message"]) == bool(phase)
     assert "--limit" not in found["message"]
     assert required(racks, ["a", "b"], phase) == {"missing": {}, "message": ""}
 

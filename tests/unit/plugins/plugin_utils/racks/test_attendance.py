@@ -39,15 +39,15 @@ def test_those_who_are_out_are_named_with_their_racks() -> None:
 def test_in_one_cluster_hosts_have_no_rack_and_the_phase_is_named() -> None:
     said = attendance_message([*A, "c"], {"": ["c"]}, "Driver")
     assert said == (
-        "1 of 3 hosts is out (c), expected all of them: what serves needs every host, so Driver was not begun on the "
-        "other 2. Do: fix what is reported of it, then run this again; what is done already is not done twice."
+        "1 of 3 hosts is out (c), expected all of them: serving needs every host, so Driver was not started on the "
+        "other 2. Do: fix what is reported for it, then run this again; completed steps are not repeated."
     )
 
 
 def test_one_is_told_as_one() -> None:
     said = attendance_message(B, {"rack_b": ["b3"]})
     assert said.startswith("1 of 3 hosts is out (rack_b: b3)")
-    assert "fix what is reported of it" in said
+    assert "fix what is reported for it" in said
 
 
 @given(st.sets(st.sampled_from([*A, *B, "c", "d"])))
