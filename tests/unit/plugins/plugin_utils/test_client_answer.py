@@ -45,7 +45,7 @@ def test_what_was_asked_for_is_believed() -> None:
 @pytest.mark.hostile
 @pytest.mark.parametrize("name", ["../../.bashrc", "/etc/cron.d/firstlight", "mallory", "alice.header", "", "."])
 def test_a_key_that_nobody_asked_for_spoils_the_answer(name: str) -> None:
-    with pytest.raises(ValueError, match="1 keys that nobody asked for"):
+    with pytest.raises(ValueError, match="1 keys that were not requested"):
         believed(["alice"], False, {"keys": {"alice": KEY, name: KEY}, "authority_pem": ""})
 
 

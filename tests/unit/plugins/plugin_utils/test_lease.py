@@ -62,8 +62,8 @@ def test_another_owners_lease_is_only_broken_by_name() -> None:
     with pytest.raises(HeldError, match=r"seems dead: ask, then add"):
         takeover(MINE, lease(OTHER), None, "")
     for age in (12.0, 3600.0, None):
-        assert "was broken, as asked for" in takeover(MINE, lease(OTHER), age, "bob@laptop")
-        with pytest.raises(HeldError, match=r"bob@laptop .*Expected it to be carol@x, whose lease you want to break"):
+        assert "was broken, as requested" in takeover(MINE, lease(OTHER), age, "bob@laptop")
+        with pytest.raises(HeldError, match=r"bob@laptop .*Expected carol@x, whose lease you want to break"):
             takeover(MINE, lease(OTHER), age, "carol@x")
 
 

@@ -88,10 +88,10 @@ class TestPhases:
     def test_a_phase_that_no_host_reached_is_not_called_done(self, run: Progress) -> None:
         run.failed(Failure("spark1", "verify", "Verify jumbo frames", ("no",)))
         run.start_phase("Image", "play-2")
-        assert texts(run.end_phase()) == ["    Image was not run: no host could go on"]
+        assert texts(run.end_phase()) == ["    Image was not run: no host could continue"]
 
     def test_nobody_left_is_said_once(self, run: Progress) -> None:
-        assert texts(run.nobody_left()) == ["    No host can go on: the run stops here."]
+        assert texts(run.nobody_left()) == ["    No host can continue: the run stops here."]
         assert run.nobody_left() == []
 
 

@@ -296,7 +296,7 @@ def test_what_nobody_looked_at_is_not_known() -> None:
     told = looks({"spark0": observation()}, preemptions=None, kv_cache_used=None)
     (line,) = told
     assert line == (
-        "not known: the speed of the links of spark1; what holds the clocks of the GPUs down on spark1; "
+        "not known: the speed of the links of spark1; what limits the clocks of the GPUs on spark1; "
         "how full the KV cache was, and whether requests were preempted"
     )
     nowhere = evaluated(document(point(rate=400)))["look_at"]
@@ -306,7 +306,7 @@ def test_what_nobody_looked_at_is_not_known() -> None:
 
 def test_one_host_has_no_fabric_to_look_at() -> None:
     told = looks({"h100": {"gpu_health": {"checks": []}}}, plans={"h100": {"host": {"fabric": []}}})
-    assert told == ["not known: what holds the clocks of the GPUs down on h100"]
+    assert told == ["not known: what limits the clocks of the GPUs on h100"]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_one_host_has_no_fabric_to_look_at() -> None:
 def test_a_host_that_tells_rubbish_is_no_evidence(rubbish: Any) -> None:
     told = looks({**WELL, "spark1": rubbish})
     assert all(one.startswith(("not known", "spark1: rail")) for one in told)
-    assert "what holds the clocks of the GPUs down on spark1" in told[-1]
+    assert "what limits the clocks of the GPUs on spark1" in told[-1]
 
 
 def test_a_slow_verdict_changes_nothing_that_it_is_given() -> None:

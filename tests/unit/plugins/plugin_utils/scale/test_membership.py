@@ -96,7 +96,7 @@ def test_a_group_that_waits_for_a_host_is_no_work() -> None:
 
 def test_a_rest_without_newcomers_is_told_so() -> None:
     found = evaluate(cluster(a=MEMBERSHIP, c={"supervisor": [FILE]}), [])
-    assert "only addresses and connectivity tests are brought up to date" in found["lines"][-1]
+    assert "only addresses and connectivity tests are updated" in found["lines"][-1]
 
 
 @given(

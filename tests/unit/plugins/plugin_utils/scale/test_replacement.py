@@ -39,4 +39,4 @@ def test_without_a_serial_in_the_inventory_nobody_can_tell_which_is_said() -> No
     assert replacement_message("c", {"serial": "S9"}, {}).startswith(
         "c is the machine S9; the inventory has no serial for"
     )
-    assert replacement_message("c", {"serial": "S2"}, PLACE) == "c is the machine S2, as the inventory has it"
+    assert replacement_message("c", {"serial": "S2"}, PLACE) == "c is the machine S2, as in the inventory"

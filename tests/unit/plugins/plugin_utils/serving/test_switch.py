@@ -85,7 +85,7 @@ def test_nothing_is_begun_where_something_stands_against_it() -> None:
     }
     problems = group_state(hosts, ["spark0", "spark1", "spark2"], {})["problems"]
     assert [text.split()[0] for text in problems] == ["spark3", "spark0:", "spark1", "spark2"]
-    assert "profile would become 'vllm-multinode'" in problems[1]
+    assert "profile would change from 'vllm-ray' to 'vllm-multinode'" in problems[1]
     assert "run site.yml first" in problems[2]
     assert "uncordon.yml" in problems[3]
 
@@ -96,10 +96,10 @@ def test_what_went_wrong_is_told_with_what_serves_instead() -> None:
     assert found["failed"] == {"spark0": "no completion"}
     assert "old was restored and answers" in found["verdict"]
     hosts["spark0"]["old"] = {"problem": "no memory"}
-    assert "old could not be put back (spark0: no memory)" in group_state(hosts, list(hosts), {})["verdict"]
+    assert "old could not be restored (spark0: no memory)" in group_state(hosts, list(hosts), {})["verdict"]
 
 
 def test_a_host_that_is_lost_in_the_middle_is_a_failure() -> None:
     hosts = {"spark0": facts(new={}), "spark1": facts()}
     found = group_state(hosts, ["spark0"], {})
-    assert found["failed"] == {"spark1": "it does not answer any more"}
+    assert found["failed"] == {"spark1": "it no longer answers"}
