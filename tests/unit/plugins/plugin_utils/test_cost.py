@@ -243,7 +243,7 @@ def test_a_measured_speed_is_the_fastest_or_the_one_that_is_asked_for() -> None:
 
 @pytest.mark.parametrize("own", [{"model": "other"}, {"hardware": "h200-sxm-1"}, {"gpus": 8}])
 def test_a_benchmark_of_something_else_is_refused(own: dict[str, Any]) -> None:
-    assert f"{next(iter(own.values()))} is asked for" in measured(bench(point(90.0)), **own)[1]
+    assert f"{next(iter(own.values()))} is requested" in measured(bench(point(90.0)), **own)[1]
 
 
 @pytest.mark.parametrize(

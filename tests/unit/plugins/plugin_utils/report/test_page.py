@@ -193,7 +193,7 @@ def test_two_reports_compared_are_a_page(document: dict[str, Any]) -> None:
     read = Reader(render_comparison(document, sick, differences(document, sick)))
     assert read.problems == []
     assert "kernel.xid" in "".join(read.texts)
-    assert "Nothing differs" in render_comparison(document, document, [])
+    assert "No differences" in render_comparison(document, document, [])
 
 
 def _texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
