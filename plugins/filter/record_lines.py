@@ -42,7 +42,7 @@ _value:
   sample:
     - "FAIL     hold.nvidia-utils-580: no, expected yes"
     - "         do   run site.yml"
-    - "11 of 12 checks are right"
+    - "11 of 12 checks passed"
 """
 
 

@@ -84,7 +84,7 @@ options:
         elements: str
         required: true
   confirm_timeout:
-    description: Seconds the host waits for its controller before it takes the change back. At least 10.
+    description: Seconds the host waits for its controller before it reverts the change. At least 10.
     type: int
     default: 60
   step:

@@ -24,7 +24,7 @@ description:
   - The action plugin of this name comes back over fresh SSH connections. The first looks at the ports, and takes the
     change back at once when one has not its MTU, its address or a carrier, or when an address or default route of
     other ports is gone. The second confirms, which removes the timer and all that was kept. When the controller cannot
-    come back, the host takes the change back by itself, and the task fails with what happened.
+    come back, the host reverts the change by itself, and the task fails with what happened.
   - Applies only when the file or a port differs. A change that an interrupted run left is taken back first.
 options:
   path:
@@ -72,7 +72,7 @@ options:
     default: 20
   confirm_timeout:
     description:
-      - Seconds the host waits for its controller before it takes the change back. At least 10 more than O(timeout).
+      - Seconds the host waits for its controller before it reverts the change. At least 10 more than O(timeout).
     type: int
     default: 60
   adopt:

@@ -86,7 +86,7 @@ options:
     type: int
     default: 4
   without_rollback:
-    description: Whether to go on where the packages that are installed are not to be had. For O(action=fetch).
+    description: Whether to go on where the packages that are installed are no longer available. For O(action=fetch).
     type: bool
     default: false
   units:

@@ -204,7 +204,7 @@ def _interfaces(value: Any, where: str, *, pattern: bool = False) -> tuple[str, 
             expected = "the name of a network interface" + (", optionally ending in *" if pattern else "")
             raise SettingError(f"{where} has {one!r}", expected, "see `ip link` on the host")
         if stem == "lo":
-            raise SettingError(f"{where} has lo, which is always open", "another interface", "take it out")
+            raise SettingError(f"{where} has lo, which is always open", "another interface", "remove it")
         found.append(one)
     return tuple(sorted(set(found)))
 
@@ -221,7 +221,7 @@ def _mapping(value: Any, where: str, known: Sequence[str]) -> Mapping[str, Any]:
     unknown = sorted(str(key) for key in value if key not in known)
     if unknown:
         raise SettingError(
-            f"{where} has {', '.join(unknown)}", f"only {', '.join(known)}", "correct the spelling, or take it out"
+            f"{where} has {', '.join(unknown)}", f"only {', '.join(known)}", "correct the spelling, or remove it"
         )
     return value
 

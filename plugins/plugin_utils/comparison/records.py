@@ -150,7 +150,7 @@ def lines(found: Iterable[Record]) -> list[str]:
         shown.append(f"         do   {remedy}")
     applicable = [one for one in listed if one["verdict"] != NOT_APPLICABLE]
     right = sum(one["verdict"] == PASS for one in applicable)
-    shown.append(f"{right} of {len(applicable)} checks are right")
+    shown.append(f"{right} of {len(applicable)} checks passed")
     return shown
 
 
@@ -255,7 +255,7 @@ def _why_unknown(item: Difference, observation: Mapping[str, Any]) -> str | None
         unread = _one_line(errors.get(fabric_kinds.PROBE)) or fabric_kinds.unread(item)
         return unread if fabric_kinds.cannot_tell(item) else None
     probe = "facts" if kind == "distribution" else plural if plural in errors else kind
-    reason = _one_line(errors.get(probe)) or "it was not looked at"
+    reason = _one_line(errors.get(probe)) or "it was not checked"
     if seen == UNKNOWN:
         return reason
     if not isinstance(seen, Mapping):

@@ -69,20 +69,20 @@ ROWS: tuple[Row, ...] = (
     Row(
         "Serving",
         (
-            Panel("Groups that serve", f"sum({_all('firstlight_group_serving')})", "serving", kind="number"),
-            Panel("Nodes that answer", 'sum(up{job="firstlight", cluster=~"$cluster"})', "up", kind="number"),
-            Panel("Nodes lost", f"sum({_all('firstlight_group_node_lost')})", "lost", kind="number"),
+            Panel("Serving groups", f"sum({_all('firstlight_group_serving')})", "serving", kind="number"),
+            Panel("Nodes up", 'sum(up{job="firstlight", cluster=~"$cluster"})', "up", kind="number"),
+            Panel("Lost nodes", f"sum({_all('firstlight_group_node_lost')})", "lost", kind="number"),
             Panel("Phase", f"{_all('firstlight_group_phase')} == 1", "{{group}}: {{phase}}", kind="states"),
-            Panel("Starts in an hour", f"increase({_all('firstlight_group_starts_total')}[1h])", "{{group}}"),
-            Panel("A completion takes", _all("firstlight_group_answer_seconds"), "{{group}}", "s"),
+            Panel("Starts per hour", f"increase({_all('firstlight_group_starts_total')}[1h])", "{{group}}"),
+            Panel("Probe completion time", _all("firstlight_group_answer_seconds"), "{{group}}", "s"),
         ),
     ),
     Row(
         "Service",
         (
-            Panel("First token, P95", percentile(TTFT, ON_HOSTS), "{{cluster}}", "s", target=TTFT),
-            Panel("Per output token, P95", percentile(TPOT, ON_HOSTS), "{{cluster}}", "s", target=TPOT),
-            Panel("Whole request, P95", percentile(E2E, ON_HOSTS), "{{cluster}}", "s", target=E2E),
+            Panel("Time to first token, p95", percentile(TTFT, ON_HOSTS), "{{cluster}}", "s", target=TTFT),
+            Panel("Time per output token, p95", percentile(TPOT, ON_HOSTS), "{{cluster}}", "s", target=TPOT),
+            Panel("End-to-end latency, p95", percentile(E2E, ON_HOSTS), "{{cluster}}", "s", target=E2E),
             Panel("Queue", waiting(ON_HOSTS), "{{cluster}}", target="queue"),
             Panel(
                 "Prefix cache hits",
@@ -97,18 +97,22 @@ ROWS: tuple[Row, ...] = (
     Row(
         "Requests",
         (
-            Panel("Running", _engine("vllm:num_requests_running", "sglang:num_running_reqs"), _ENGINE),
-            Panel("Waiting", _engine("vllm:num_requests_waiting", "sglang:num_queue_reqs"), _ENGINE),
+            Panel("Running requests", _engine("vllm:num_requests_running", "sglang:num_running_reqs"), _ENGINE),
+            Panel("Waiting requests", _engine("vllm:num_requests_waiting", "sglang:num_queue_reqs"), _ENGINE),
             Panel("KV cache", _engine("vllm:kv_cache_usage_perc", "sglang:token_usage"), _ENGINE, "percentunit"),
-            Panel("Tokens in", _tokens("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"), "tokens/s"),
-            Panel("Tokens out", _tokens("vllm:generation_tokens_total", "sglang:generation_tokens_total"), "tokens/s"),
-            Panel("First token, half of them", percentile(TTFT, ON_HOSTS, "0.5"), "{{cluster}}", "s"),
-            Panel("First token, 99 of 100", percentile(TTFT, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
-            Panel("Between tokens, 99 of 100", percentile(ITL, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
-            Panel("Whole request, 99 of 100", percentile(E2E, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
-            Panel("Preemptions", f"sum(rate({_all('vllm:num_preemptions_total')}{RATE}))", "a second"),
+            Panel("Prompt tokens", _tokens("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"), "tokens/s"),
             Panel(
-                "Finished",
+                "Generated tokens",
+                _tokens("vllm:generation_tokens_total", "sglang:generation_tokens_total"),
+                "tokens/s",
+            ),
+            Panel("Time to first token, p50", percentile(TTFT, ON_HOSTS, "0.5"), "{{cluster}}", "s"),
+            Panel("Time to first token, p99", percentile(TTFT, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
+            Panel("Inter-token latency, p99", percentile(ITL, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
+            Panel("End-to-end latency, p99", percentile(E2E, ON_HOSTS, "0.99"), "{{cluster}}", "s"),
+            Panel("Preemptions", f"sum(rate({_all('vllm:num_preemptions_total')}{RATE}))", "per second"),
+            Panel(
+                "Finished requests",
                 f"sum by (finished_reason) (rate({_all('vllm:request_success_total')}{RATE}))",
                 "{{finished_reason}}",
             ),
@@ -117,7 +121,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "GPUs",
         (
-            Panel("Busy", _all("firstlight_gpu_utilization_ratio"), "{{host}} {{gpu}}", "percentunit"),
+            Panel("Utilization", _all("firstlight_gpu_utilization_ratio"), "{{host}} {{gpu}}", "percentunit"),
             Panel("Temperature", _all("firstlight_gpu_temperature_celsius"), "{{host}} {{gpu}}", "celsius"),
             Panel("Power", _all("firstlight_gpu_power_watts"), "{{host}} {{gpu}}", "watt"),
             Panel("Clock", _all("firstlight_gpu_clock_hertz"), "{{host}} {{gpu}}", "hertz"),
@@ -128,9 +132,7 @@ ROWS: tuple[Row, ...] = (
                 "{{host}} {{gpu}}",
                 "bytes",
             ),
-            Panel(
-                "Slowed down", f"{_all('firstlight_gpu_throttled')} == 1 or vector(0)", "{{host}} {{gpu}} {{reason}}"
-            ),
+            Panel("Throttled", f"{_all('firstlight_gpu_throttled')} == 1 or vector(0)", "{{host}} {{gpu}} {{reason}}"),
             Panel("Xid faults", _all("firstlight_gpu_faults_total"), "{{host}}"),
             Panel("NVLink traffic (DCGM)", _all("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"), "{{host}} {{gpu}}"),
         ),
@@ -138,8 +140,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "Ray",
         (
-            Panel("GPUs of Ray", _all("ray_resources", 'Name="GPU"'), "{{host}} {{State}}"),
-            Panel("Memory of Ray's nodes", _all("ray_node_mem_used"), "{{host}}", "bytes"),
+            Panel("Ray GPUs", _all("ray_resources", 'Name="GPU"'), "{{host}} {{State}}"),
+            Panel("Ray node memory", _all("ray_node_mem_used"), "{{host}}", "bytes"),
             Panel("Object store", _all("ray_object_store_memory"), "{{host}} {{Location}}", "bytes"),
         ),
     ),
@@ -147,13 +149,13 @@ ROWS: tuple[Row, ...] = (
         "Nodes",
         (
             Panel(
-                "Processors busy",
+                "CPU utilization",
                 f"1 - avg by (host) (rate({_all('node_cpu_seconds_total', _IDLE)}{RATE}))",
                 unit="percentunit",
             ),
             Panel("Memory available", _all("node_memory_MemAvailable_bytes"), unit="bytes"),
             Panel(
-                "Fabric and network, in",
+                "Network receive rate",
                 f"rate({_all('node_network_receive_bytes_total', _NOT_LOOPBACK)}{RATE})",
                 "{{host}} {{device}}",
                 "Bps",
@@ -167,26 +169,26 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     Row(
-        "Order",
+        "Drift",
         (
             Panel(
-                "Packages off their pins",
+                "Packages not as pinned",
                 f"count({_all('firstlight_package_as_pinned')} == 0) or vector(0)",
                 "packages",
             ),
             Panel(
-                "Certificates end in",
+                "Time to certificate expiry",
                 f"{_all('firstlight_certificate_end_timestamp_seconds')} - time()",
                 "{{host}} {{path}}",
                 "s",
             ),
             Panel(
-                "Packets dropped",
+                "Dropped packets",
                 f"rate({_all('firstlight_firewall_dropped_packets_total')}{RATE})",
                 "{{host}} {{chain}}",
                 "pps",
             ),
-            Panel("Parts that cannot be read", f"count({_all('firstlight_source_up')} == 0) or vector(0)", "parts"),
+            Panel("Unreadable metrics sources", f"count({_all('firstlight_source_up')} == 0) or vector(0)", "sources"),
         ),
     ),
 )

@@ -135,7 +135,7 @@ def _check_clusters(racks: Sequence[Rack], errors: PlanErrors) -> None:
             "rack.cluster",
             f"rack {named[0]} names its cluster, rack {unnamed[0]} does not",
             "either all racks of a file are one cluster, or each says which it belongs to",
-            f"add cluster: to rack {unnamed[0]}, or take it out of the others",
+            f"add cluster: to rack {unnamed[0]}, or remove it from the others",
         )
         return
     for cluster, members in by_cluster(racks).items():

@@ -25,7 +25,7 @@ WORKER = EXPOSED.nodes[1]
 STRANGER, MONITOR = "spark2", "spark3"
 PAGE, PAGE_OF_RAY = 9410, 9420
 NOT_HERE = {
-    "GPUs: Memory in use": "a GB10 shares its memory with the machine, and nvidia-smi tells nothing of it",
+    "GPUs: Memory in use": "a GB10 shares its memory with the machine, and nvidia-smi does not report it",
     "GPUs: NVLink traffic (DCGM)": "a GB10 has no NVLink, and NVIDIA's exporter needs a driver",
 }
 """Questions of the dashboard that this hardware has no answer to, and why."""

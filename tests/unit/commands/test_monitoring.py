@@ -68,10 +68,12 @@ def test_targets_are_lines_and_alerts(tmp_path: Path) -> None:
         if (one.get("fieldConfig") or {}).get("defaults", {}).get("thresholds")
     }
     assert steps == {
-        "First token, P95": [{"color": "green", "value": None}, {"color": "red", "value": 0.8}],
+        "Time to first token, p95": [{"color": "green", "value": None}, {"color": "red", "value": 0.8}],
         "Prefix cache hits": [{"color": "red", "value": None}, {"color": "green", "value": 0.3}],
     }
-    assert panels["First token, P95"]["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"] == {"mode": "dashed"}
+    assert panels["Time to first token, p95"]["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"] == {
+        "mode": "dashed"
+    }
     assert "Goodput" in panels
 
 

@@ -54,7 +54,7 @@ def read_bench(
             "bench.gate",
             f"firstlight_bench.gate has {', '.join(outside)}",
             f"only what is measured can gate, and firstlight_bench.workloads has {', '.join(names)}",
-            "add it to workloads, or take it out of gate",
+            "add it to workloads, or remove it from gate",
         )
     workloads = [known[name] for name in names]
     for one in workloads:

@@ -270,7 +270,7 @@ def check_flags(flags: object, engine: str = "vllm") -> list[str]:
     if taken:
         raise ValueError(
             f"inference_server_flags has {', '.join(taken)}, which the role sets from its own variables: "
-            "take it out and set the variable (the API key is kept in a file)"
+            "remove it and set the variable (the API key is kept in a file)"
         )
     return written
 

@@ -93,7 +93,7 @@ def _sources(variables: Mapping[str, Any], pins: Mapping[str, Any]) -> list[dict
             if twice:
                 raise ValueError(
                     f"container_runtime_sources takes {', '.join(twice)} from {other['name']} and from {one['name']}, "
-                    "expected one source for a package: take it out of one of them"
+                    "expected one source for a package: remove it from one of them"
                 )
     return taken
 

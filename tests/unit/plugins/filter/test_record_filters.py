@@ -24,7 +24,7 @@ def test_a_result_becomes_records_then_questions_then_lines() -> None:
         "FAIL     sysctl.vm.swappiness: 60, expected 1",
         "         by   /etc/sysctl.conf sets it",
         "         do   run site.yml",
-        "1 of 2 checks are right",
+        "1 of 2 checks passed",
     ]
     assert record_lines(found, brief=True) == ["spark0 differs from its plan: sysctl.vm.swappiness. Run site.yml."]
     assert record_lines([found[1]], brief=True) == []

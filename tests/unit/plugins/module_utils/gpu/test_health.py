@@ -129,7 +129,7 @@ def test_records_have_every_check_with_remedy_and_command() -> None:
         "         do   reseat it: `nvidia-smi -r`",
         'NO CHECK topo.pairs: "GPU0", expected NV18',
         "         do   capture it again",
-        "1 of 3 checks are right",
+        "1 of 3 checks passed",
     ]
     assert verdict_line("node", found).endswith("Reseat it: `nvidia-smi -r`; Capture it again.")
 

@@ -261,7 +261,7 @@ def test_the_table_has_what_is_wrong_and_counts_the_rest() -> None:
         "FAIL     package.nvidia-utils-580: 580.126.09-1, expected 580.95.05-1",
         "         by   unattended-upgrades upgraded it from 1 to 2",
         "         do   run repin.yml with -e stack=lab",
-        "23 of 24 checks are right",
+        "23 of 24 checks passed",
     ]
     twice = [listed[0], *wrong(listed), *wrong(listed)]
     assert [line.split()[0] for line in lines(twice)] == ["FAIL", "FAIL", "by", "do", "1"]
