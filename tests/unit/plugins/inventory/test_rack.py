@@ -114,7 +114,7 @@ def test_the_plan_knows_the_hardware_and_the_power(capsys: pytest.CaptureFixture
     document = planned(capsys, written(tmp_path / "power", RACK | {"power_w": 900}))
     (error,) = document["errors"]
     assert error["id"] == "power.rack"
-    assert error["found"] == "rack a has 4 hosts gb10, which take 4 x 240 W = 960 W at most; it can give 900 W"
+    assert error["found"] == "rack a has 4 hosts gb10, which draw 4 x 240 W = 960 W at most; it can give 900 W"
     assert error["remedy"].startswith("keep 3 of them in it (3 x 240 W = 720 W), or correct power_w")
 
 

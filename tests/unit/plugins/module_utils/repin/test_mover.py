@@ -201,7 +201,7 @@ def test_gpus_that_are_right_after_the_move_are_in_the_journal(bench: Any) -> No
     bench.prepare()
     outcome = bench.move(verify=GPUS)
     assert outcome.outcome == "verified"
-    assert "gpu_verify: GPUs as h100-sxm-8 has them" in outcome.result()["timeline"][-1]["detail"]["verified"]
+    assert "gpu_verify: GPUs as in profile h100-sxm-8" in outcome.result()["timeline"][-1]["detail"]["verified"]
 
 
 def test_a_driver_with_which_a_gpu_is_not_right_goes_back(bench: Any) -> None:
