@@ -147,7 +147,7 @@ def request_of(parameters: dict[str, object]) -> Request:
         seconds=float(str(parameters["seconds"])),
         timeout=float(str(parameters["timeout"])),
         record=str(parameters["record"]),
-        again=bool(parameters["force"]),
+        force=bool(parameters["force"]),
         accept=tuple(str(one) for one in parameters["accept"]),  # type: ignore[attr-defined]
     )
 

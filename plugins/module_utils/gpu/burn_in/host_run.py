@@ -62,7 +62,7 @@ class Request:
     seconds: float = 5.0
     timeout: float = 300.0
     record: str = ""
-    again: bool = False
+    force: bool = False
     accept: tuple[str, ...] = ()
 
 
@@ -85,7 +85,7 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
     """
     uuids, driver, silent = _gpus(host, request.device)
     valid = valid_for(driver, uuids, request.engine or request.image or request.python, request.device)
-    record = None if request.again or silent else recorded(host.read_text(request.record), valid)
+    record = None if request.force or silent else recorded(host.read_text(request.record), valid)
     if record is not None:
         outcome = _evaluated(Outcome(measured=record["measured"]), request)
         if not outcome.wrong:
@@ -96,7 +96,7 @@ def accept(host: Host, request: Request, *, look_only: bool = False) -> Outcome:
     if look_only or outcome.refused:
         outcome.checks = [_not_run(outcome.refused)] if outcome.refused else []
         # A cluster that serves is not stopped for a burn-in unless the operator asks for it.
-        outcome.wrong = [] if serving and not request.again else wrong_lines(outcome.checks, request.accept)
+        outcome.wrong = [] if serving and not request.force else wrong_lines(outcome.checks, request.accept)
         return outcome
     document, problems = _run(host, request)
     if document and request.device == "cuda":

@@ -89,7 +89,7 @@ def test_the_record_holds_no_uuid_and_is_not_made_again(request_: Request) -> No
     assert len(again.checks) == 12
 
 
-@pytest.mark.parametrize("change", ["driver", "gpu", "image", "again", "record"])
+@pytest.mark.parametrize("change", ["driver", "gpu", "image", "force", "record"])
 def test_what_a_record_does_not_hold_for_is_tried_again(request_: Request, change: str) -> None:
     accept(Machine(), request_)
     machine, request = Machine(), request_
@@ -99,8 +99,8 @@ def test_what_a_record_does_not_hold_for_is_tried_again(request_: Request, chang
         machine.gpus = "GPU-2, 580.159.04\n"
     elif change == "image":
         request = replace(request, image="r/i@sha256:2")
-    elif change == "again":
-        request = replace(request, again=True)
+    elif change == "force":
+        request = replace(request, force=True)
     else:
         Path(request.record).write_text("{", encoding="utf-8")
     assert accept(machine, request).ran
@@ -130,7 +130,7 @@ def test_a_cluster_that_serves_is_not_tried(request_: Request, unit: str) -> Non
     assert (outcome.ran, outcome.refused, outcome.wrong, machine.runs) == (False, f"{unit} is active", [], [])
     assert [one["verdict"] for one in outcome.checks] == ["could_not_check"]
     # Who asks for it is told that it did not happen.
-    assert accept(machine, replace(request_, again=True)).wrong
+    assert accept(machine, replace(request_, force=True)).wrong
     assert not Path(request_.record).exists()
 
 
@@ -161,7 +161,7 @@ def test_check_mode_looks_and_runs_nothing(request_: Request) -> None:
     accept(Machine(), request_)
     assert result_of(accept(Machine(), request_, look_only=True))["changed"] is False
     machine.units["firstlight-ray.service"] = "active"
-    assert result_of(accept(machine, replace(request_, again=True), look_only=True))["changed"] is False
+    assert result_of(accept(machine, replace(request_, force=True), look_only=True))["changed"] is False
 
 
 def test_a_container_that_hangs_is_removed_by_its_name(request_: Request) -> None:
@@ -211,7 +211,7 @@ def test_a_machine_without_systemd_serves_nothing_of_ours(request_: Request) -> 
 @pytest.mark.parametrize("printed", ["", "Traceback ...\n", PRINTED[: len(PRINTED) // 2]])
 def test_a_result_that_is_none_is_not_right(request_: Request, printed: str) -> None:
     accept(Machine(), request_)
-    outcome = accept(Machine(printed), replace(request_, again=True))
+    outcome = accept(Machine(printed), replace(request_, force=True))
     assert [one["verdict"] for one in outcome.checks] == ["could_not_check"]
     assert outcome.wrong
     # What was right before holds no more.
